@@ -1,9 +1,10 @@
 //! Counting every block of a pool, and claiming its places: the leak check.
 //!
 //! # Mechanism
-//! What space maps and logs say is allocated is loaded first ([`Allocated`]). Each block that a pointer leads to takes its places
-//! out of that. Places that are not there were taken by another block, or are free: the pointer is wrong. What is left in
-//! the end is allocated, and nobody knows what for: a leak. Ranges that a checkpoint keeps are taken out beforehand.
+//! What space maps and logs say is allocated is loaded first ([`Allocated`]). Each block that a
+//! pointer leads to takes its places out of that. Places that are not there were taken by another
+//! block, or are free: the pointer is wrong. What is left in the end is allocated without an owner:
+//! a leak. Ranges that a checkpoint keeps are taken out beforehand.
 //!
 //! # Invariants
 //! - A block's places are claimed together or not at all.

@@ -1,6 +1,7 @@
 //! Metaslabs as the MOS has them: their space maps, and what is in log space maps beyond those.
 //!
-//! This reads anew what the allocator reads elsewhere: a check that shares code with what it checks agrees with its mistakes.
+//! This reads anew what the allocator reads elsewhere: a check that shares code with what it checks
+//! agrees with its mistakes.
 
 use crate::look::Look;
 use std::collections::BTreeMap;
@@ -147,7 +148,8 @@ pub fn class_of(vdev: &TopLevel) -> MetaslabClass {
     }
 }
 
-/// The emptiest metaslab of a large vdev is for the intent log. Nothing says so on disk: whoever opens the pool chooses.
+/// The emptiest metaslab of a large vdev is for the intent log. Nothing says so on disk: each
+/// import chooses.
 fn mark_embedded_log(vdev: &TopLevel, metaslabs: &mut [Metaslab]) {
     let is_large = metaslabs.len() > EMBEDDED_LOG_METASLABS_MIN;
     if is_large && class_of(vdev) == MetaslabClass::Normal {
@@ -178,7 +180,8 @@ pub fn head(look: &Look<'_>, id: ObjectId) -> Result<(SpaceMapHead, bool), Inspe
     Ok(head.map_err(|cause| PoolError::Corrupt { object: id, cause })?)
 }
 
-/// The words of a space map, a piece at a time. A piece ends where a block of the map's object does.
+/// The words of a space map, a piece at a time. A piece ends where a block of the map's object
+/// does.
 ///
 /// # Errors
 /// When it cannot be read, or is longer than its object.

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io::{BufWriter, Stdout, Write};
 
-/// Standard output, buffered. `write!` and `writeln!` to it cannot fail: a reader that went away ends the command.
+/// Standard output, buffered. `write!` and `writeln!` to it cannot fail: a reader that went away
+/// ends the command.
 pub struct Out {
     to: BufWriter<Stdout>,
 }
@@ -46,7 +47,7 @@ impl Out {
 
 impl Drop for Out {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // There is no reader left.
         let _ = self.to.flush();
     }
 }

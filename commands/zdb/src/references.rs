@@ -1,9 +1,10 @@
-//! Blocks that several pointers share on purpose: deduplicated ones and clones, and how often each is said to be referenced.
+//! Blocks that several pointers share on purpose: deduplicated ones and clones, and how often each
+//! is said to be referenced.
 //!
 //! # Mechanism
-//! The leak check claims each place once. A block with twins is claimed by the first pointer that is found; each further one uses up
-//! a reference that a table grants. When none is left, the next pointer claims again, and fails: somebody references the block
-//! that should not.
+//! The leak check claims each place once. A block with twins is claimed by the first pointer that
+//! is found; each further one uses up a reference that a table grants. When none is left, the next
+//! pointer claims again, and fails: a dataset references the block that should not.
 
 use crate::look::Look;
 use std::collections::BTreeMap;
@@ -169,7 +170,8 @@ impl References {
         Meaning::Claim
     }
 
-    /// All places of a block. A deduplicated one can have got more copies since its pointer was written.
+    /// All places of a block. A deduplicated one can have got more copies since its pointer was
+    /// written.
     pub fn dvas(&self, pointer: &BlockPointer) -> Option<&[Dva]> {
         let first = pointer.dvas().next().filter(|_| pointer.is_dedup())?;
         let twin = self.twins.get(&(first, pointer.physical_birth()))?;

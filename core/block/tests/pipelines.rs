@@ -233,7 +233,8 @@ fn a_copy_of_a_block_that_was_looked_up_long_ago_is_left_as_it_is() {
     assert_eq!(&*read().unwrap(), &data[..], "the first was repaired");
 }
 
-/// Of a pointer that lies, the good copy is read; nothing is written to where it says that another would be.
+/// Of a pointer that lies, the good copy is read; nothing is written to where it says that another
+/// would be.
 #[test]
 fn a_copy_that_cannot_be_where_the_pointer_says_is_not_written_there() {
     let pool = Pool::new(2, 12, options());
@@ -673,7 +674,8 @@ fn a_disk_that_lost_the_writes_of_the_last_pass_spoils_no_gang_and_is_made_good(
     }
 }
 
-/// Whatever part of them, so that headers and pieces that do not belong together are found on both disks.
+/// Whatever part of them, so that headers and pieces that do not belong together are found on both
+/// disks.
 #[test]
 fn sectors_that_lost_the_writes_of_the_last_pass_spoil_no_gang_that_has_them_twice() {
     let mut dice = 1_u64;

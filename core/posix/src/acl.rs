@@ -51,7 +51,8 @@ pub(crate) fn trivial_entries(mode: u32) -> Vec<AclEntry> {
         rights
     };
     let (owner, group, other) = ((mode >> 6) & 7, (mode >> 3) & 7, mode & 7);
-    // What the owner may do though his group is denied it below, what he is denied, and what the group is denied.
+    // What the owner may do though his group is denied it below, what he is denied, and what the
+    // group is denied.
     let allowed_first = owner & !group & other;
     let owner_denied = !owner & (group | other);
     let group_denied = !group & other;
@@ -239,14 +240,16 @@ impl PosixAcl {
         acl
     }
 
-    /// The list of a file made with these permission bits in a directory that has this list for what is made within.
+    /// The list of a file made with these permission bits in a directory that has this list for
+    /// what is made within.
     #[doc(alias = "posix_acl_create_masq")]
     pub fn inherited(&self, permissions: u32) -> PosixAcl {
         let (bits, _) = self.mode_bits();
         self.with_mode(bits & permissions)
     }
 
-    /// Whether it grants the rights (4 read, 2 write, 1 execute) to somebody, where `owner` and `group` are the file's.
+    /// Whether it grants the rights (4 read, 2 write, 1 execute) to somebody, where `owner` and
+    /// `group` are the file's.
     #[doc(alias = "posix_acl_permission")]
     pub fn grants(&self, credentials: &Credentials, owner: u32, group: u32, wanted: u32) -> bool {
         let mask = self.of(Tag::Mask).unwrap_or(7);

@@ -1,14 +1,17 @@
 //! `.zfs`: the directory that is not stored, with the snapshots of the dataset.
 //!
 //! # Mechanism
-//! `.zfs` in the root has one entry, `snapshot`, and that has one for each snapshot. They are no objects. Their numbers
-//! are those OpenZFS gives them, counted down from the largest number that an inode may have there: the root, a
-//! number unused, the directory of snapshots, and below it each snapshot by the number of its dataset.
+//! `.zfs` in the root has one entry, `snapshot`, and that has one for each snapshot. They are no
+//! objects. Their numbers are those OpenZFS gives them, counted down from the largest number that
+//! an inode may have there: the root, a number unused, the directory of snapshots, and below it
+//! each snapshot by the number of its dataset.
 //!
-//! What is inside a snapshot is another file system; the front end puts it in place of the snapshot's entry.
+//! What is inside a snapshot is another file system; the front end puts it in place of the
+//! snapshot's entry.
 //!
-//! A change of names in `.zfs/snapshot` is a change of snapshots: who makes a directory takes one, who removes a directory destroys one, full as it
-//! is, and a rename renames. Whether he may, and the change itself, are the engine's business ([`SnapshotDoor`]).
+//! A change of names in `.zfs/snapshot` is a change of snapshots: who makes a directory takes one,
+//! who removes a directory destroys one, full as it is, and a rename renames. Whether he may, and
+//! the change itself, are the engine's business ([`SnapshotDoor`]).
 
 use tarn_dataset::ops::snapshot_of_head::SnapshotChange;
 
@@ -64,7 +67,8 @@ pub enum WhichSnapshot<'a> {
     Numbered(ObjectId),
 }
 
-/// The snapshots of the dataset that is mounted. There may be a hundred thousand. What cannot be read is not there.
+/// The snapshots of the dataset that is mounted. There may be a hundred thousand. What cannot be
+/// read is not there.
 pub trait SnapshotDoor: Send + Sync {
     /// One of them.
     fn find(&self, which: WhichSnapshot<'_>) -> Option<SnapshotFacts>;

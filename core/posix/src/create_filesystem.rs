@@ -1,8 +1,9 @@
 //! Making an empty file system: the objects that every file system has.
 //!
 //! # Mechanism
-//! Object 1 is the master node, a ZAP. It names the version, how names are treated, the attribute tables, the set of
-//! files without a name, and the root directory. All are made in one transaction, which is that of the dataset.
+//! Object 1 is the master node, a ZAP. It names the version, how names are treated, the attribute
+//! tables, the set of files without a name, and the root directory. All are made in one
+//! transaction, which is that of the dataset.
 
 use std::sync::Arc;
 
@@ -162,7 +163,8 @@ fn create_root(
     Ok(object.id())
 }
 
-/// What to allocate for a file of this type. Structures take all the room they will need from the start.
+/// What to allocate for a file of this type. Structures take all the room they will need from the
+/// start.
 pub(crate) fn object_of_file(object_type: ObjectType, style: Style) -> NewObject {
     let new = NewObject::plain(object_type, 0);
     match style {

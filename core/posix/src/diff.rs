@@ -1,20 +1,24 @@
 //! What changed between two states of a file system: `zfs diff`.
 //!
 //! # Problem
-//! A snapshot and what came after it have millions of files, and few of them differ. Which, and what were and are they called? A file knows one of
-//! its parents, and no name.
+//! A snapshot and what came after it have millions of files, and few of them differ. Which, and
+//! what were and are they called? A file knows one of its parents, and no name.
 //!
 //! # Mechanism
-//! The tree of dnodes of the later state is walked as far as it was born after the earlier one. Each block of dnodes that changed has some thirty of them; a dnode that is
-//! the same in both states is nobody's change. What is left is compared: a file that only one state has was added or removed, one with another
-//! generation is another file under the same number, and otherwise its change time says whether it was changed, its name whether it was renamed, and its
-//! links whether it got or lost one.
+//! The tree of dnodes of the later state is walked as far as it was born after the earlier one.
+//! Each block of dnodes that changed has some thirty of them; a dnode that is the same in both
+//! states is nobody's change. What is left is compared: a file that only one state has was added or
+//! removed, one with another generation is another file under the same number, and otherwise its
+//! change time says whether it was changed, its name whether it was renamed, and its links whether
+//! it got or lost one.
 //!
-//! Names are looked up for many files at once ([`Names`]): their parents are read level by level up to the root, and each directory on the way is searched
-//! once for all files of the batch that are in it. So the cost of a directory does not grow with the square of its size.
+//! Names are looked up for many files at once ([`Names`]): their parents are read level by level up
+//! to the root, and each directory on the way is searched once for all files of the batch that are
+//! in it. So the cost of a directory does not grow with the square of its size.
 //!
-//! What is told, and what is passed over, is as with OpenZFS, which asks the kernel for each file. Names of files with several links are those under which the file's
-//! recorded parent has it first; when the parent has it no more, the file has no name.
+//! What is told, and what is passed over, is as with OpenZFS, which asks the kernel for each file.
+//! Names of files with several links are those under which the file's recorded parent has it first;
+//! when the parent has it no more, the file has no name.
 //!
 //! # Invariants
 //! - Both states do not change: they are snapshots.
@@ -125,7 +129,8 @@ pub enum DiffError<E> {
     Stopped(E),
 }
 
-/// Compares two states of a file system, and tells what changed since the earlier one was stored in this group: a few files at first, then many at a time.
+/// Compares two states of a file system, and tells what changed since the earlier one was stored in
+/// this group: a few files at first, then many at a time.
 ///
 /// # Errors
 /// One of the two is no file system; the later cannot be read; or what `tell` says.
@@ -549,8 +554,8 @@ impl<'a> Names<'a> {
         Ok(found.is_some())
     }
 
-    /// Finds how these files, and all directories above them, are reached: number, parent, and whether it is a directory of
-    /// extended attributes.
+    /// Finds how these files, and all directories above them, are reached: number, parent, and
+    /// whether it is a directory of extended attributes.
     #[doc(alias = "zfs_obj_to_pobj")]
     fn find_links(&mut self, files: impl Iterator<Item = (ObjectId, ObjectId, bool)>) {
         let mut level: Vec<(ObjectId, ObjectId, bool)> = files.collect();
@@ -588,7 +593,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Looks through a directory for files that should be in it. Of several names of a file the first counts.
+    /// Looks through a directory for files that should be in it. Of several names of a file the
+    /// first counts.
     fn name_files(&mut self, directory: ObjectId, mut files: BTreeMap<ObjectId, Option<Vec<u8>>>) {
         let searched = self.search(directory, &mut files);
         for (id, name) in files {

@@ -1,6 +1,7 @@
 //! Directories as tables: a ZAP from names to object numbers and types.
 //!
-//! Here too is how this crate opens and makes the ZAPs of its own: the master node, the unlinked set, attribute tables.
+//! Here too is how this crate opens and makes the ZAPs of its own: the master node, the unlinked
+//! set, attribute tables.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! What can go wrong with files.
 //!
-//! Each variant that POSIX has a number for says so in [`PosixError::errno`]. Everything else, a device that cannot be
-//! read or contents that make no sense, is `EIO` for the caller, and keeps its cause for the log.
+//! Each variant that POSIX has a number for says so in [`PosixError::errno`]. Everything else, a
+//! device that cannot be read or contents that make no sense, is `EIO` for the caller, and keeps
+//! its cause for the log.
 
 use tarn_dataset::space_door::SpaceRefusal;
 use tarn_object::zap::ZapError;
@@ -33,7 +34,8 @@ pub enum PosixError {
     /// The mode or the access control list does not allow it.
     #[error("permission denied")]
     PermissionDenied,
-    /// Only the owner or a privileged user may do this, or nobody: the file is immutable or append-only.
+    /// Only the owner or a privileged user may do this, or nobody: the file is immutable or
+    /// append-only.
     #[error("operation not permitted")]
     NotPermitted,
     /// The file system is mounted read-only, or is a snapshot.
@@ -87,7 +89,8 @@ pub enum PosixError {
     /// There is no data or no hole from there on.
     #[error("no data or hole beyond this offset")]
     BeyondEnd,
-    /// Others change the same names so often that the operation never got its turn. Trying again cures it.
+    /// Others change the same names so often that the operation never got its turn. Trying again
+    /// cures it.
     #[error("the names involved change too often")]
     Contended,
     /// An object could not be read or changed.
@@ -202,7 +205,8 @@ pub(crate) fn table_error(object: ObjectId) -> impl Fn(ZapError) -> PosixError {
         ZapError::Exists => PosixError::Exists,
         ZapError::NotFound => PosixError::NotFound,
         ZapError::BadName => PosixError::Invalid("no table can hold this name"),
-        // As many names as it holds have the same hash, as those do that differ by case only where case can be ignored.
+        // As many names as it holds have the same hash, as those do that differ by case only where
+        // case can be ignored.
         ZapError::Full => PosixError::NoSpace,
         why => PosixError::Table { object, why },
     }

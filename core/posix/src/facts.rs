@@ -1,15 +1,19 @@
 //! What is known of a file beside its contents: decoded, changed, and encoded again.
 //!
 //! # Mechanism
-//! [`Facts`] has the attributes that every file has as fields, and all attributes, known or not, in their stored order
-//! beside them. Encoding puts the fields back in their places, so what we do not know is carried through. A file from
-//! before ZPL version 5 is read from its fixed structure. In a file system that is still of such a version it is written back
-//! in that form; in one that was upgraded it gets attributes when it is first changed. Symbolic links keep the form for good, as in
-//! OpenZFS: where a link leads is behind the structure or in its contents, and is looked for there as long as the link has it.
+//! [`Facts`] has the attributes that every file has as fields, and all attributes, known or not, in
+//! their stored order beside them. Encoding puts the fields back in their places, so what we do not
+//! know is carried through. A file from before ZPL version 5 is read from its fixed structure. In a
+//! file system that is still of such a version it is written back in that form; in one that was
+//! upgraded it gets attributes when it is first changed. Symbolic links keep the form for good, as
+//! in OpenZFS: where a link leads is behind the structure or in its contents, and is looked for
+//! there as long as the link has it.
 //!
 //! # Invariants
-//! - A file in the old form has no attributes but those of the structure: who would set another changes the form first.
-//! - New files have their attributes in the order in which OpenZFS lays them out, so that layouts are shared.
+//! - A file in the old form has no attributes but those of the structure: who would set another
+//!   changes the form first.
+//! - New files have their attributes in the order in which OpenZFS lays them out, so that layouts
+//!   are shared.
 
 use tarn_object::Tx;
 use tarn_ondisk as ondisk;
@@ -272,8 +276,9 @@ impl Facts {
         Ok(())
     }
 
-    /// Moves a file to a project. Its attribute has a fixed place behind those that every file has, so that whoever counts finds
-    /// it; a file that had none gets its attributes in the order of new files.
+    /// Moves a file to a project. Its attribute has a fixed place behind those that every file has,
+    /// so that whoever counts finds it; a file that had none gets its attributes in the order of
+    /// new files.
     #[doc(alias = "sa_add_projid")]
     pub fn set_project(
         &mut self,
@@ -307,7 +312,8 @@ impl Facts {
         Ok(())
     }
 
-    /// Turns an old file, which is no symbolic link, into one with attributes. `entries` are those of its access control list.
+    /// Turns an old file, which is no symbolic link, into one with attributes. `entries` are those
+    /// of its access control list.
     pub fn modernize(
         &mut self,
         entries: &[AclEntry],
@@ -385,7 +391,8 @@ impl Facts {
         values
     }
 
-    /// The old form's access control list, or what says where that is; none when the file has attributes.
+    /// The old form's access control list, or what says where that is; none when the file has
+    /// attributes.
     pub fn old_acl(&self) -> Option<Result<AclPhys, Corrupt>> {
         let id = FileAttribute::ZnodeAcl.fixed_id()?;
         if self.form == Form::Attributes {

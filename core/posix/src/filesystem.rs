@@ -1,12 +1,14 @@
 //! A mounted dataset or snapshot, and what all of its operations share.
 //!
 //! # Mechanism
-//! The master node, object 1, leads to everything: the root directory, the unlinked set, the attribute tables, and what the
-//! dataset was created with. It is read once. After that a [`FileSystem`] is a table of files in memory (`node`)
-//! over an object set; each operation on them is a file in `ops/`, a method of this type.
+//! The master node, object 1, leads to everything: the root directory, the unlinked set, the
+//! attribute tables, and what the dataset was created with. It is read once. After that a
+//! [`FileSystem`] is a table of files in memory (`node`) over an object set; each operation on them
+//! is a file in `ops/`, a method of this type.
 //!
 //! # Invariants
-//! - A transaction is asked for after the locks of the files that it changes were taken, and by a thread that has none.
+//! - A transaction is asked for after the locks of the files that it changes were taken, and by a
+//!   thread that has none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +54,8 @@ pub(crate) const VERSION_FUID: u64 = 3;
 #[doc(alias = "ZPL_VERSION_DIRENT")]
 pub(crate) const VERSION_ENTRY_TYPES: u64 = 2;
 
-/// About what a transaction writes that frees: entries of directories, and pointers at the edges of what is freed.
+/// About what a transaction writes that frees: entries of directories, and pointers at the edges of
+/// what is freed.
 const FREEING_BYTES: u64 = 64 << 10;
 
 /// What a file system is made of.
@@ -100,7 +103,8 @@ pub struct FileSystem {
     pub(crate) locks: Locks,
     pub(crate) shares: Shares,
     pub(crate) naming: Naming,
-    /// One rename of a directory to another parent at a time: so its ancestors stay while they are looked at.
+    /// One rename of a directory to another parent at a time: so its ancestors stay while they are
+    /// looked at.
     pub(crate) renaming: Mutex<()>,
     pub(crate) unlinked: Option<ObjectId>,
     pub(crate) unlinked_counts: Arc<UnlinkedCounts>,
@@ -114,7 +118,8 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// Ends the file system of a snapshot that is to be destroyed, so that front ends let nobody in any more; or lets it go on.
+    /// Ends the file system of a snapshot that is to be destroyed, so that front ends let nobody in
+    /// any more; or lets it go on.
     pub fn set_ending(&self, is_ending: bool) {
         self.is_ending.store(is_ending, Ordering::SeqCst);
     }
@@ -129,8 +134,9 @@ impl FileSystem {
         self.is_ending.load(Ordering::SeqCst)
     }
 
-    /// Mounts a file system. One that can be changed frees what was left in its unlinked set by a crash, unless that is to be kept, and replays its intent log, which
-    /// then is to be forgotten. A mount that is read-only replays it, too, in a pool that is not.
+    /// Mounts a file system. One that can be changed frees what was left in its unlinked set by a
+    /// crash, unless that is to be kept, and replays its intent log, which then is to be forgotten.
+    /// A mount that is read-only replays it, too, in a pool that is not.
     ///
     /// # Errors
     /// It is no file system, of a version that is not known, or something could not be read.
@@ -239,7 +245,8 @@ impl FileSystem {
         self.log.as_ref()
     }
 
-    /// How many files have lost their last name since it was mounted, or before and were still there, and how many of them were freed.
+    /// How many files have lost their last name since it was mounted, or before and were still
+    /// there, and how many of them were freed.
     pub fn unlinked_counts(&self) -> &Arc<UnlinkedCounts> {
         &self.unlinked_counts
     }
@@ -298,7 +305,8 @@ impl FileSystem {
         self.idle.count()
     }
 
-    /// Lets files go that nobody uses or has looked at since the last time, and objects that nobody uses.
+    /// Lets files go that nobody uses or has looked at since the last time, and objects that nobody
+    /// uses.
     pub fn let_idle_go(&self) {
         self.nodes.let_idle_go();
         self.set.drop_idle();
@@ -341,8 +349,8 @@ impl FileSystem {
         }
     }
 
-    /// A transaction that writes about so much metadata. The caller holds the locks of the files it will change, and no other
-    /// transaction.
+    /// A transaction that writes about so much metadata. The caller holds the locks of the files it
+    /// will change, and no other transaction.
     pub(crate) fn begin(
         &self,
         write_bytes: u64,
@@ -368,7 +376,8 @@ impl FileSystem {
         Ok(tx)
     }
 
-    /// A transaction that gives back more than it takes: full pools and used-up quotas do not keep it.
+    /// A transaction that gives back more than it takes: full pools and used-up quotas do not keep
+    /// it.
     pub(crate) fn begin_freeing(
         &self,
         free_bytes: u64,
@@ -379,7 +388,8 @@ impl FileSystem {
         self.begin_with(leave, TxEstimate::freeing(free_bytes), operation)
     }
 
-    /// After a change was made, its transaction dropped and the locks of its files released: waits until it is durable, where the dataset says so.
+    /// After a change was made, its transaction dropped and the locks of its files released: waits
+    /// until it is durable, where the dataset says so.
     pub(crate) fn after_change(&self, txg: Txg, operation: &Operation) -> Result<(), PosixError> {
         if self.log.as_ref().is_some_and(|log| log.is_replaying()) {
             return Ok(());

@@ -1,13 +1,14 @@
 //! Files kept in memory that are not in use: one bound for all file systems of a pool.
 //!
 //! # Problem
-//! What was read of a file is kept for the next time. Each file system bounds what it keeps, but there can be thousands of them, and
-//! a walk through all of them would fill the machine's memory.
+//! What was read of a file is kept for the next time. Each file system bounds what it keeps, but
+//! there can be thousands of them, and a walk through all of them would fill the machine's memory.
 //!
 //! # Mechanism
-//! The tables of files count here what they have. A thread that adds a file above the bound makes others go: the file systems take
-//! turns, and each lets go what is not in use and was not looked at since its last turn, until an eighth is free again. If so many are in use that
-//! this does not help, it is tried again when there is an eighth more.
+//! The tables of files count here what they have. A thread that adds a file above the bound makes
+//! others go: the file systems take turns, and each lets go what is not in use and was not looked
+//! at since its last turn, until an eighth is free again. If so many are in use that this does not
+//! help, it is tried again when there is an eighth more.
 //!
 //! # Invariants
 //! - Files that are in use do not go; only they can be more than the bound.
@@ -23,7 +24,8 @@ use tarn_object::ObjectSet;
 use crate::filesystem::FileSystem;
 use crate::ranks;
 
-/// How many files the tables of a pool have together. With its object, a file takes some 3 KiB: 96 MiB.
+/// How many files the tables of a pool have together. With its object, a file takes some 3 KiB: 96
+/// MiB.
 const FILES_MAX: usize = 32_768;
 
 /// What is made free at once.

@@ -1,17 +1,20 @@
 //! What an operation leaves for the intent log: records in OpenZFS's form.
 //!
 //! # Mechanism
-//! Each operation that changes something hands over a record under its transaction and its locks, so records are in the order of
-//! changes. Changes of names are everybody's: each commit stores them, in order. Changes of one file's contents and
-//! attributes are stored only for who commits that file. Bytes that were written are not copied: they are asked for when a
-//! record is stored ([`LogSource`]).
+//! Each operation that changes something hands over a record under its transaction and its locks,
+//! so records are in the order of changes. Changes of names are everybody's: each commit stores
+//! them, in order. Changes of one file's contents and attributes are stored only for who commits
+//! that file. Bytes that were written are not copied: they are asked for when a record is stored
+//! ([`LogSource`]).
 //!
 //! Files that have no name any more leave nothing: after a crash they are gone.
 //!
 //! # Invariants
-//! - A file is not seen to be without a name before the record that takes the last one is made: who stores what was written into it finds either the file, or
-//!   that record among those that are stored or wait.
-//! - What changes in one transaction, and would be wrong by halves, is one record, or records that are stored together ([`IntentLog::record_together`]), or of which each beginning makes sense.
+//! - A file is not seen to be without a name before the record that takes the last one is made: who
+//!   stores what was written into it finds either the file, or that record among those that are
+//!   stored or wait.
+//! - What changes in one transaction, and would be wrong by halves, is one record, or records that
+//!   are stored together ([`IntentLog::record_together`]), or of which each beginning makes sense.
 //!
 //! # Knows nothing about
 //! When records are stored, and where.
@@ -89,7 +92,8 @@ impl Pending {
         self.has_unlogged = true;
     }
 
-    /// An extended attribute among a file's own got this value. A record without a value would take it away.
+    /// An extended attribute among a file's own got this value. A record without a value would take
+    /// it away.
     pub fn xattr_set(&mut self, object: ObjectId, name: &[u8], value: &[u8]) {
         match value.is_empty() {
             true => self.unlogged(),
@@ -121,7 +125,8 @@ impl Pending {
         self.changes.push((change, false));
     }
 
-    /// Whether a part is everybody's: then all is. A name is nothing without its contents, and what is taken away in one place may come back in another.
+    /// Whether a part is everybody's: then all is. A name is nothing without its contents, and what
+    /// is taken away in one place may come back in another.
     fn is_everybodys(&self) -> bool {
         self.changes.iter().any(|(_, is_shared)| *is_shared)
     }
@@ -174,7 +179,8 @@ pub(crate) fn removed(directory: ObjectId, name: &[u8], kind: FileKind) -> Logge
     }
 }
 
-/// The record of an extended attribute among a file's own attributes; no value for one that was taken away.
+/// The record of an extended attribute among a file's own attributes; no value for one that was
+/// taken away.
 #[doc(alias = "zfs_log_setsaxattr")]
 pub(crate) fn xattr_set(object: ObjectId, name: &[u8], value: &[u8]) -> LoggedChange {
     LoggedChange::SetXattr {
@@ -272,7 +278,8 @@ pub(crate) fn privileges_lost(node: &Node, new: &Facts) -> Option<LoggedChange> 
     ))
 }
 
-/// The flags in which the two differ. What every change sets by itself is only said together with others.
+/// The flags in which the two differ. What every change sets by itself is only said together with
+/// others.
 #[doc(alias = "zfs_log_xvattr")]
 fn extended_set(old: &Facts, new: &Facts, project: bool) -> Option<LoggedExtended> {
     let automatic = ZnodeFlags::ARCHIVE.and(ZnodeFlags::NOT_SCANNED);
@@ -344,7 +351,8 @@ impl FileSystem {
         );
     }
 
-    /// Records of a transaction that has succeeded, which only the file's commits store, but for names and what belongs to a name.
+    /// Records of a transaction that has succeeded, which only the file's commits store, but for
+    /// names and what belongs to a name.
     pub(crate) fn log_pending(&self, tx: &Tx, node: &Node, mut pending: Pending) {
         if node.facts().links == 0 {
             return;
@@ -357,7 +365,8 @@ impl FileSystem {
         };
         let is_everybodys = pending.is_everybodys();
         if is_everybodys {
-            // What is the file's own so far must not come behind it. And a name goes when what takes its place is there.
+            // What is the file's own so far must not come behind it. And a name goes when what
+            // takes its place is there.
             log.share(node.id);
             let changes = &mut pending.changes;
             changes.sort_by_key(|(change, _)| matches!(change, LoggedChange::Remove { .. }));
@@ -401,7 +410,8 @@ impl FileSystem {
             _ => false,
         };
         if is_foreign {
-            // A record would have to name the domain. The group of the directory is one that Linux has no number for.
+            // A record would have to name the domain. The group of the directory is one that Linux
+            // has no number for.
             self.log_nothing(tx);
             return;
         }
@@ -450,8 +460,8 @@ impl FileSystem {
         }
     }
 
-    /// What a transaction has changed. When it failed half-way, its group stores the first half and no record says so: commits wait for
-    /// the group.
+    /// What a transaction has changed. When it failed half-way, its group stores the first half and
+    /// no record says so: commits wait for the group.
     pub(crate) fn unlogged_if_it_fails<T>(
         &self,
         tx: &Tx,
@@ -547,8 +557,10 @@ impl LogSource for FileSystem {
         if whole_blocks == WholeBlocks::Needed && !is_whole {
             return None;
         }
-        // Whoever applies a record writes the whole block that it leads to. Behind the record's end that may be what came later and is not logged, or was cut off since: it would lie
-        // beyond the end of the file and show when that grows. (And OpenZFS would have the file end with the block.)
+        // Whoever applies a record writes the whole block that it leads to. Behind the record's end
+        // that may be what came later and is not logged, or was cut off since: it would lie beyond
+        // the end of the file and show when that grows. (And OpenZFS would have the file end with
+        // the block.)
         let led_end = end - end % block_size;
         if write.offset >= led_end {
             return None;

@@ -1,36 +1,39 @@
 //! Files and directories: what POSIX promises, kept in objects.
 //!
 //! # Problem
-//! Programs expect names in trees, permissions, links, sparse contents, attributes, and that each operation
-//! happens wholly or not at all. Below are numbered objects that change in transactions.
+//! Programs expect names in trees, permissions, links, sparse contents, attributes, and that each
+//! operation happens wholly or not at all. Below are numbered objects that change in transactions.
 //!
 //! # Mechanism
-//! A [`FileSystem`] is one mounted dataset or snapshot. Its operations take object
-//! numbers and explicit [`types::Credentials`]; no protocol is known here, so FUSE, NFS and tests call
-//! the same functions. One file per operation in `ops/`.
+//! A [`FileSystem`] is one mounted dataset or snapshot. Its operations take object numbers and
+//! explicit [`types::Credentials`]; no protocol is known here, so FUSE, NFS and tests call the same
+//! functions. One file per operation in `ops/`.
 //!
-//! A file is an object: contents in its blocks, everything else in attributes in its bonus (`facts`, `tables`). A
-//! directory is an object too, a ZAP of names (`directory`). The master node leads to the root. Each operation that
-//! changes something takes the locks of the files involved, checks, and makes all changes in one transaction; only what
-//! can be very large (writing, truncating, freeing) is split over several, in an order in which a crash in between leaves
-//! a state that a shorter operation would have left.
+//! A file is an object: contents in its blocks, everything else in attributes in its bonus
+//! (`facts`, `tables`). A directory is an object too, a ZAP of names (`directory`). The master node
+//! leads to the root. Each operation that changes something takes the locks of the files involved,
+//! checks, and makes all changes in one transaction; only what can be very large (writing,
+//! truncating, freeing) is split over several, in an order in which a crash in between leaves a
+//! state that a shorter operation would have left.
 //!
 //! # Locks
 //! In this order, and within a rank in the order of object numbers:
 //! 1. `renaming`, for renames of directories to another parent;
 //! 2. `change` of each file involved (a file's names are part of the directory, not of the file);
 //! 3. **then** a transaction is asked for, which may wait;
-//! 4. `content` of a file, while bytes are changed; readers hold it shared, and never ask for a transaction with it;
+//! 4. `content` of a file, while bytes are changed; readers hold it shared, and never ask for a
+//!    transaction with it;
 //! 5. the attribute tables, the table of files in memory, and below them the locks of `object`.
 //!
-//! Nobody who holds a transaction takes a lock of 1 or 2, and nobody who holds one of 4 or 5 asks for a
-//! transaction: so a holder always gets to the end, the group can be closed, and who waits for a transaction gets one.
-//! The names an operation is about are looked up before the locks are taken, to know which ones to take, and again
-//! after; if they changed meanwhile it begins anew, a bounded number of times.
+//! Nobody who holds a transaction takes a lock of 1 or 2, and nobody who holds one of 4 or 5 asks
+//! for a transaction: so a holder always gets to the end, the group can be closed, and who waits
+//! for a transaction gets one. The names an operation is about are looked up before the locks are
+//! taken, to know which ones to take, and again after; if they changed meanwhile it begins anew, a
+//! bounded number of times.
 //!
 //! # After a crash
-//! Operations are whole: those of stored groups happened, others did not. Files without a name are freed when the file
-//! system is mounted (`unlinked`).
+//! Operations are whole: those of stored groups happened, others did not. Files without a name are
+//! freed when the file system is mounted (`unlinked`).
 //!
 //! # Knows nothing about
 //! Pools, snapshots (but for their names in `.zfs`), protocols.

@@ -1,11 +1,11 @@
 //! Names of files: which are allowed, and which are the same.
 //!
 //! # Mechanism
-//! A dataset may treat names as the same that differ in case or in how Unicode writes them. The directory then hashes
-//! and compares names in one form, and stores them as they were given. What that form is decides where a name is
-//! found, so it must be the one OpenZFS makes: it knows Unicode 5.0, changes case character by
-//! character (a character has one capital or stays), and only then decomposes and composes. Characters that came
-//! later are left as they are.
+//! A dataset may treat names as the same that differ in case or in how Unicode writes them. The
+//! directory then hashes and compares names in one form, and stores them as they were given. What
+//! that form is decides where a name is found, so it must be the one OpenZFS makes: it knows
+//! Unicode 5.0, changes case character by character (a character has one capital or stays), and
+//! only then decomposes and composes. Characters that came later are left as they are.
 //!
 //! Bytes that are not UTF-8 stay as they are too, each for itself.
 
@@ -91,8 +91,8 @@ impl Naming {
         self.normalize.clone()
     }
 
-    /// The function that directories need to tell names apart which they hash alike: where case matters to us though not to
-    /// the directory.
+    /// The function that directories need to tell names apart which they hash alike: where case
+    /// matters to us though not to the directory.
     pub fn compare(&self) -> Option<Normalize> {
         self.compare.clone()
     }
@@ -202,7 +202,8 @@ fn in_ranges(number: u32, ranges: &[(u32, u32)]) -> bool {
         .is_some_and(|index| number <= ranges[index].1)
 }
 
-/// Characters that have a capital now and had none in Unicode 5.0, with some beside them that never had one.
+/// Characters that have a capital now and had none in Unicode 5.0, with some beside them that never
+/// had one.
 const CAPITALS_SINCE_LATER: &[(u32, u32)] = &[
     (0x19b, 0x19b),
     (0x23f, 0x240),

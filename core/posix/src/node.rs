@@ -1,11 +1,13 @@
 //! A file in memory, and the table of those.
 //!
 //! # Mechanism
-//! A [`Node`] has the object, what is known of the file ([`Facts`]), and the locks under which both change. All who use a
-//! file share one. The table keeps every node that is open, and a number of others that were used of late.
+//! A [`Node`] has the object, what is known of the file ([`Facts`]), and the locks under which both
+//! change. All who use a file share one. The table keeps every node that is open, and a number of
+//! others that were used of late.
 //!
-//! Facts are an unchangeable value behind a pointer: who reads takes the pointer and needs no lock any more; who changes makes
-//! a new value, stores it in the object under his transaction, and then swaps the pointer.
+//! Facts are an unchangeable value behind a pointer: who reads takes the pointer and needs no lock
+//! any more; who changes makes a new value, stores it in the object under his transaction, and then
+//! swaps the pointer.
 //!
 //! # Invariants
 //! - Facts are swapped only by the holder of `change`.
@@ -39,8 +41,8 @@ pub(crate) struct Node {
     pub object: Arc<Object>,
     /// Held while the file is changed, from the first look at what it is to the last byte.
     pub change: Mutex<()>,
-    /// Held shared while contents are read, and alone while they are changed: with a transaction, so
-    /// that those who hold it never wait for one.
+    /// Held shared while contents are read, and alone while they are changed: with a transaction,
+    /// so that those who hold it never wait for one.
     pub content: RwLock<()>,
     facts: RwLock<Arc<Facts>>,
     /// An access time that is not in the facts yet.
@@ -53,7 +55,8 @@ pub(crate) struct Node {
     awaits_name: AtomicBool,
 }
 
-/// Whether a file is in use, and whether it still exists: decided together, so that what is opened is not freed.
+/// Whether a file is in use, and whether it still exists: decided together, so that what is opened
+/// is not freed.
 #[derive(Debug, Default)]
 struct Life {
     opens: u64,
@@ -77,7 +80,8 @@ impl Node {
         })
     }
 
-    /// Whether it was made without a name and can get its first one. A file that has lost its last one cannot.
+    /// Whether it was made without a name and can get its first one. A file that has lost its last
+    /// one cannot.
     pub fn awaits_name(&self) -> bool {
         self.awaits_name.load(Ordering::Relaxed)
     }
@@ -102,7 +106,8 @@ impl Node {
             .map_err(|what| PosixError::Attributes { object: id, what })?;
         let node = Node::new(object, facts);
         if node.object.info().is_dirty {
-            // It was changed, then forgotten, and is read again: who waits for it waits for the open group.
+            // It was changed, then forgotten, and is read again: who waits for it waits for the
+            // open group.
             node.note_change(set.env().txgs.open_txg());
         }
         Ok(node)
@@ -156,7 +161,8 @@ impl Node {
         self.life.lock().is_gone
     }
 
-    /// Nobody can open it from now on, for its object will be freed. False when somebody has it open.
+    /// Nobody can open it from now on, for its object will be freed. False when somebody has it
+    /// open.
     pub fn condemn(&self) -> bool {
         let mut life = self.life.lock();
         life.is_gone = life.opens == 0;
@@ -169,7 +175,8 @@ impl Node {
     }
 }
 
-/// Takes the right to change several files, in the order of their numbers. Each may be given more than once.
+/// Takes the right to change several files, in the order of their numbers. Each may be given more
+/// than once.
 pub(crate) fn lock_all<'a>(nodes: &[&'a Arc<Node>]) -> Vec<MutexGuard<'a, ()>> {
     let mut sorted: Vec<&Arc<Node>> = nodes.to_vec();
     sorted.sort_by_key(|node| node.id);
@@ -200,8 +207,8 @@ struct Shard {
     nodes: BTreeMap<ObjectId, Arc<Node>>,
     /// How many there may be before others go: the bound, or more while more are in use.
     limit: usize,
-    /// Counts departures. What was read of a file before one may be older than the file: the node that left could have
-    /// changed it in between.
+    /// Counts departures. What was read of a file before one may be older than the file: the node
+    /// that left could have changed it in between.
     departures: u64,
 }
 
@@ -215,8 +222,8 @@ impl Default for Shard {
     }
 }
 
-/// How many there may be before all are looked at again, given how many were left. Those in use stay, and are not
-/// looked at for each that comes: only when there are a quarter more.
+/// How many there may be before all are looked at again, given how many were left. Those in use
+/// stay, and are not looked at for each that comes: only when there are a quarter more.
 fn limit_after(left: usize) -> usize {
     IDLE_MAX.max(left + left / 4)
 }
@@ -300,8 +307,9 @@ impl Nodes {
         self.add_if(node, None).expect("nothing forbids it")
     }
 
-    /// Adds a file, unless somebody else was faster, whose node then is the one; or unless others left since the table
-    /// was looked at. When there are too many, those go that nobody uses, has open, or has looked at since the last time.
+    /// Adds a file, unless somebody else was faster, whose node then is the one; or unless others
+    /// left since the table was looked at. When there are too many, those go that nobody uses, has
+    /// open, or has looked at since the last time.
     fn add_if(&self, node: Arc<Node>, departures: Option<u64>) -> Option<Arc<Node>> {
         let mut shard = self.shard(node.id).lock();
         if !shard.nodes.contains_key(&node.id)

@@ -1,10 +1,11 @@
 //! Whose quota an object counts against: the answer to the door `Ownership`.
 //!
 //! # Mechanism
-//! A file's layout could put its owner anywhere, but all layouts begin alike, and OpenZFS relies on it: after the header
-//! come mode, size, generation, owner, group, parent and flags, a word each, then four times and the count of links, and
-//! then the project, if the flags say that there is one. So the owner is found in the bytes alone, without the file
-//! system's tables, whether it is mounted or not.
+//! A file's layout could put its owner anywhere, but all layouts begin alike, and OpenZFS relies on
+//! it: after the header come mode, size, generation, owner, group, parent and flags, a word each,
+//! then four times and the count of links, and then the project, if the flags say that there is
+//! one. So the owner is found in the bytes alone, without the file system's tables, whether it is
+//! mounted or not.
 //!
 //! # Invariants
 //! - The answer depends on the bytes alone, so what is taken off is what was added.

@@ -21,7 +21,8 @@ pub enum XattrStore {
     Attributes,
     /// In a hidden directory (`xattr=dir`).
     Directory,
-    /// Those of users nowhere; others in a hidden directory: whatever the property says, access control lists decide (`xattr=off`).
+    /// Those of users nowhere; others in a hidden directory: whatever the property says, access
+    /// control lists decide (`xattr=off`).
     Off,
 }
 
@@ -77,7 +78,8 @@ pub enum SnapshotDirectory {
     Visible,
 }
 
-/// The properties of a mounted file system. What the dataset was created with (case, normalisation) is in its master node.
+/// The properties of a mounted file system. What the dataset was created with (case, normalisation)
+/// is in its master node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountProperties {
     /// Nothing may change.
@@ -136,7 +138,8 @@ pub const LONG_NAME_BYTES_MAX: usize = tarn_ondisk::zap::LONG_NAME_BYTES_MAX - 1
 pub const NAME_BYTES_MAX: usize = tarn_ondisk::zap::NAME_BYTES_MAX - 1;
 
 impl MountProperties {
-    /// The longest name that something new can have, in bytes. Longer ones may be there from when `longname` was on.
+    /// The longest name that something new can have, in bytes. Longer ones may be there from when
+    /// `longname` was on.
     pub fn name_bytes_max(&self) -> usize {
         match self.has_long_names {
             true => LONG_NAME_BYTES_MAX,

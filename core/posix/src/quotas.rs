@@ -1,10 +1,11 @@
 //! Quotas of users, groups and projects, and what they use.
 //!
 //! # Mechanism
-//! What each uses is counted in objects of the set when a group is stored (`object`'s door `Ownership`). The quotas are six ZAPs
-//! that the master node names, made when the first quota is set: space and numbers of objects, for users, groups and projects. Who has none
-//! there has the default of its kind, a word in the master node itself. A change that
-//! takes more is refused once what is counted has reached a quota. Since counts lag behind by a group or two, a quota can be
+//! What each uses is counted in objects of the set when a group is stored (`object`'s door
+//! `Ownership`). The quotas are six ZAPs that the master node names, made when the first quota is
+//! set: space and numbers of objects, for users, groups and projects. Who has none there has the
+//! default of its kind, a word in the master node itself. A change that takes more is refused once
+//! what is counted has reached a quota. Since counts lag behind by a group or two, a quota can be
 //! passed by what is written meanwhile, here as in OpenZFS.
 //!
 //! # Invariants
@@ -85,7 +86,8 @@ impl QuotaKind {
         }
     }
 
-    /// The name in the master node of the quota of those who have no other, which is that of the property.
+    /// The name in the master node of the quota of those who have no other, which is that of the
+    /// property.
     pub fn default_name(self) -> &'static str {
         match self {
             QuotaKind::User => master::DEFAULT_USER_QUOTA,
@@ -411,7 +413,8 @@ impl FileSystem {
         }
     }
 
-    /// What a directory shows as its room whose project all that is made in it has: what the quotas of that project leave.
+    /// What a directory shows as its room whose project all that is made in it has: what the quotas
+    /// of that project leave.
     #[doc(alias = "zfs_statfs_project")]
     pub(crate) fn room_of_project(
         &self,
@@ -437,11 +440,12 @@ impl FileSystem {
         })
     }
 
-    /// Sets a quota, and waits until it is stored; 0 takes it away. It may be set where files may not be changed.
+    /// Sets a quota, and waits until it is stored; 0 takes it away. It may be set where files may
+    /// not be changed.
     ///
     /// # Errors
-    /// `NotSupported` in file systems that are too old, `Invalid` for a project that cannot be, `NoSpace`, `ReadOnly` where nothing can
-    /// be stored.
+    /// `NotSupported` in file systems that are too old, `Invalid` for a project that cannot be,
+    /// `NoSpace`, `ReadOnly` where nothing can be stored.
     #[doc(alias = "zfs_set_userquota")]
     pub fn set_quota(
         &self,

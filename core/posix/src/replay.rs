@@ -1,15 +1,16 @@
 //! Doing again what the intent log has: the answer to the door [`Replay`].
 //!
 //! # Mechanism
-//! Each record says what an operation changed, and is applied by what the operation itself is made of, without its checks: it was
-//! allowed when it was made. Files get the numbers, generations and times that they had. Times of change that a record does not have are those of
-//! the replay.
+//! Each record says what an operation changed, and is applied by what the operation itself is made
+//! of, without its checks: it was allowed when it was made. Files get the numbers, generations and
+//! times that they had. Times of change that a record does not have are those of the replay.
 //!
-//! A record may have been written by any OpenZFS, and the disk may lie: what does not fit the tree, or cannot be, is refused, and
-//! nothing has changed then.
+//! A record may have been written by any OpenZFS, and the disk may lie: what does not fit the tree,
+//! or cannot be, is refused, and nothing has changed then.
 //!
 //! # Invariants
-//! - A record is applied wholly in one transaction, or in several of which all but the last leave a state from which it can be applied again.
+//! - A record is applied wholly in one transaction, or in several of which all but the last leave a
+//!   state from which it can be applied again.
 //! - The last transaction notes the record's sequence.
 
 mod attributes;
@@ -114,7 +115,8 @@ impl Replay for FileSystem {
 }
 
 impl FileSystem {
-    /// A record whose names were looked up without regard to case means something else where case matters.
+    /// A record whose names were looked up without regard to case means something else where case
+    /// matters.
     fn check_case(&self, record: &LogRecord) -> Result<(), RecordError> {
         match record.case_insensitive && self.naming.case != CaseSensitivity::Insensitive {
             true => Err(RecordError::NotSupported(

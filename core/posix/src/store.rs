@@ -1,14 +1,15 @@
 //! Putting what is known of a file into its dnode.
 //!
 //! # Mechanism
-//! Attributes are encoded by a layout, into the bonus and, where that is too small, a spill block; layouts that are new are
-//! stored in the same transaction. Files of a file system before version 5 keep their fixed structure. An old file in a file
-//! system that was upgraded gets attributes when it is first changed, and its access control list moves into them; symbolic links
-//! stay as they are, for OpenZFS looks for their targets by that.
+//! Attributes are encoded by a layout, into the bonus and, where that is too small, a spill block;
+//! layouts that are new are stored in the same transaction. Files of a file system before version 5
+//! keep their fixed structure. An old file in a file system that was upgraded gets attributes when
+//! it is first changed, and its access control list moves into them; symbolic links stay as they
+//! are, for OpenZFS looks for their targets by that.
 //!
 //! # Invariants
-//! - The object of a long access control list is freed after the file was stored that does not name it any more, in the same
-//!   transaction: what a file names is there.
+//! - The object of a long access control list is freed after the file was stored that does not name
+//!   it any more, in the same transaction: what a file names is there.
 
 use std::sync::Arc;
 
@@ -31,8 +32,9 @@ use crate::tables::{AttributeTables, Style};
 use crate::types::FileKind;
 
 impl FileSystem {
-    /// What is known of a file, to be changed and then stored in this transaction. An old file of a file system that was upgraded
-    /// has attributes here, so that there is a place for whatever is set. The caller holds `change`.
+    /// What is known of a file, to be changed and then stored in this transaction. An old file of a
+    /// file system that was upgraded has attributes here, so that there is a place for whatever is
+    /// set. The caller holds `change`.
     pub(crate) fn facts_to_change(
         &self,
         node: &Node,
@@ -44,8 +46,8 @@ impl FileSystem {
         Ok(facts)
     }
 
-    /// Stores what is known of a file, and shows it. The object of an access control list that the file does not name any more is
-    /// freed, once nothing names it. The caller holds `change`.
+    /// Stores what is known of a file, and shows it. The object of an access control list that the
+    /// file does not name any more is freed, once nothing names it. The caller holds `change`.
     pub(crate) fn store(
         &self,
         node: &Node,
@@ -74,8 +76,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Gives an old file of a file system that was upgraded attributes; its access control list moves into them. A symbolic link
-    /// keeps its form, and so does a file whose list cannot be read: nothing is lost then, and a new mode makes a new list.
+    /// Gives an old file of a file system that was upgraded attributes; its access control list
+    /// moves into them. A symbolic link keeps its form, and so does a file whose list cannot be
+    /// read: nothing is lost then, and a new mode makes a new list.
     #[doc(alias = "zfs_sa_upgrade")]
     fn modernize(
         &self,
@@ -148,8 +151,9 @@ impl FileSystem {
             .map_err(|what| PosixError::Attributes { object: id, what })
     }
 
-    /// Frees the object of an access control list that no file names any more. What is there instead of one is somebody else's. What
-    /// cannot be read cannot be freed: it stays, and does no harm.
+    /// Frees the object of an access control list that no file names any more. What is there
+    /// instead of one is somebody else's. What cannot be read cannot be freed: it stays, and does
+    /// no harm.
     pub(crate) fn free_acl_object(&self, id: ObjectId, tx: &Tx, operation: &Operation) {
         if let Ok(Some(_)) = self.find_acl_object(id, operation) {
             // It is in memory, so this does not fail.
@@ -200,9 +204,10 @@ pub(crate) fn store_facts(
     Ok(())
 }
 
-/// Puts encoded attributes into bonus and spill block. Room is made before it is taken. A spill block that stays the
-/// same is left alone. One that cannot be read any more is written anew: `encoded` is all that there is to know of the file, and names may
-/// have changed in this transaction, so nobody could go back.
+/// Puts encoded attributes into bonus and spill block. Room is made before it is taken. A spill
+/// block that stays the same is left alone. One that cannot be read any more is written anew:
+/// `encoded` is all that there is to know of the file, and names may have changed in this
+/// transaction, so nobody could go back.
 fn store_encoded(
     object: &Arc<Object>,
     encoded: &Encoded,

@@ -1,9 +1,10 @@
 //! The attribute tables of a file system: its registry and its layouts.
 //!
 //! # Mechanism
-//! Both are read when the file system is opened and kept in memory, for they are small and every file needs them. They
-//! grow: a file with a new combination of attributes needs a new layout, and an old file system may lack a newer attribute. What
-//! is new is put into its ZAP first, in the same transaction as the file that needs it, and then shown to others.
+//! Both are read when the file system is opened and kept in memory, for they are small and every
+//! file needs them. They grow: a file with a new combination of attributes needs a new layout, and
+//! an old file system may lack a newer attribute. What is new is put into its ZAP first, in the
+//! same transaction as the file that needs it, and then shown to others.
 //!
 //! # Invariants
 //! - A layout that a stored file names is in the ZAP: both are of one transaction.
@@ -89,7 +90,8 @@ pub(crate) struct AttributeTables {
 }
 
 impl AttributeTables {
-    /// Reads the tables. `master` is what the master node names; none for a file system with old files only.
+    /// Reads the tables. `master` is what the master node names; none for a file system with old
+    /// files only.
     pub fn load(
         set: &Arc<ObjectSet>,
         master: Option<ObjectId>,

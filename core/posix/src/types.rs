@@ -169,8 +169,8 @@ pub struct SetAttributes {
     pub gid: Option<u32>,
     /// Size in bytes: truncates or extends.
     pub size: Option<u64>,
-    /// The file is open for writing, and its size changes through that: what the mode says now does not matter
-    /// (`ftruncate`).
+    /// The file is open for writing, and its size changes through that: what the mode says now does
+    /// not matter (`ftruncate`).
     pub is_open: bool,
     /// Access time.
     pub accessed: Option<SetTime>,
@@ -187,7 +187,8 @@ pub struct SetAttributes {
 pub struct NewFile<'a> {
     /// What it is.
     pub kind: FileKind,
-    /// Permission bits, the caller's umask already applied unless a default ACL decides (`umask` then says).
+    /// Permission bits, the caller's umask already applied unless a default ACL decides (`umask`
+    /// then says).
     pub permissions: u32,
     /// The caller's umask; used when the parent has a default ACL.
     pub umask: u32,
@@ -220,7 +221,8 @@ pub enum RenameMode {
     NoReplace,
     /// Swaps the two.
     Exchange,
-    /// Replaces what is there, and leaves a character device 0:0 under the old name: overlays take it for a file that was removed.
+    /// Replaces what is there, and leaves a character device 0:0 under the old name: overlays take
+    /// it for a file that was removed.
     Whiteout,
     /// The same, but refuses when something is there.
     WhiteoutNoReplace,

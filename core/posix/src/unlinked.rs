@@ -1,18 +1,23 @@
-//! Files without a name: freed when nobody has them open any more, or after a crash at the next mount.
+//! Files without a name: freed when nobody has them open any more, or after a crash at the next
+//! mount.
 //!
 //! # Mechanism
-//! When the last name of a file goes, the file is put into the *unlinked set*, a ZAP of the file system, in the same
-//! transaction. Then, or when it is closed for the last time, its contents are freed in bounded pieces, each in a
-//! transaction of its own, and with the last piece the object and its place in the set. Small files that nobody
-//! has open do not take the way through the set: they are freed in the transaction that removes their name.
+//! When the last name of a file goes, the file is put into the *unlinked set*, a ZAP of the file
+//! system, in the same transaction. Then, or when it is closed for the last time, its contents are
+//! freed in bounded pieces, each in a transaction of its own, and with the last piece the object
+//! and its place in the set. Small files that nobody has open do not take the way through the set:
+//! they are freed in the transaction that removes their name.
 //!
-//! A file's hidden directory of extended attributes is freed before the file that leads to it. OpenZFS frees the file first and puts the
-//! directory into the set, to be emptied later; so there may be directories in it that are not empty, if they are hidden ones.
+//! A file's hidden directory of extended attributes is freed before the file that leads to it.
+//! OpenZFS frees the file first and puts the directory into the set, to be emptied later; so there
+//! may be directories in it that are not empty, if they are hidden ones.
 //!
-//! A file that is made without a name (`O_TMPFILE`) begins in the set, open, and leaves it in the transaction that gives it its first name.
+//! A file that is made without a name (`O_TMPFILE`) begins in the set, open, and leaves it in the
+//! transaction that gives it its first name.
 //!
 //! # After a crash
-//! What is in the set when a file system is mounted has no name and nobody has it open: it is freed.
+//! What is in the set when a file system is mounted has no name and nobody has it open: it is
+//! freed.
 
 use std::sync::Arc;
 
@@ -29,8 +34,8 @@ use crate::filesystem::FileSystem;
 use crate::node::Node;
 use crate::ops::text_of;
 
-/// How many blocks are freed in one transaction: as many as 64 blocks of pointers lead to, so that a group that frees
-/// much still reads little. As OpenZFS, roughly.
+/// How many blocks are freed in one transaction: as many as 64 blocks of pointers lead to, so that
+/// a group that frees much still reads little. As OpenZFS, roughly.
 pub(crate) const BLOCKS_PER_TX: u64 = 64 * 1024;
 
 impl FileSystem {
@@ -136,8 +141,9 @@ impl FileSystem {
         }
     }
 
-    /// The last name of a file has gone, in this transaction: frees it, or has it freed later. The caller holds `change`, has made the record of that
-    /// for the intent log, and calls [`FileSystem::free_if_unused`] when the transaction and all locks are gone.
+    /// The last name of a file has gone, in this transaction: frees it, or has it freed later. The
+    /// caller holds `change`, has made the record of that for the intent log, and calls
+    /// [`FileSystem::free_if_unused`] when the transaction and all locks are gone.
     pub(crate) fn lose_last_name(
         &self,
         node: &Arc<Node>,
@@ -219,7 +225,8 @@ impl FileSystem {
         self.store(node, facts, &tx, operation)
     }
 
-    /// Frees what is in a hidden directory, each with its entry. What does not belong there keeps its other names, and what cannot be read its entry.
+    /// Frees what is in a hidden directory, each with its entry. What does not belong there keeps
+    /// its other names, and what cannot be read its entry.
     #[doc(alias = "zfs_purgedir")]
     fn free_xattrs(&self, directory: &Node, operation: &Operation) -> Result<(), PosixError> {
         let table = self.directory(directory, operation)?;
@@ -262,8 +269,8 @@ impl FileSystem {
         }
     }
 
-    /// Frees the contents from an offset on, from the end backwards and in bounded pieces, so that at most what fits in one transaction
-    /// is left. The caller holds `change` and no transaction.
+    /// Frees the contents from an offset on, from the end backwards and in bounded pieces, so that
+    /// at most what fits in one transaction is left. The caller holds `change` and no transaction.
     pub(crate) fn free_contents(
         &self,
         node: &Node,
@@ -313,8 +320,10 @@ impl FileSystem {
     }
 }
 
-/// Frees an object's end from a block on, or from a block before it, but not before `first`, and gives back from which. Pieces begin where blocks of pointers do:
-/// those that cannot be read are given up as whole. Where not even the pointer to one can be found, all below the one above it goes.
+/// Frees an object's end from a block on, or from a block before it, but not before `first`, and
+/// gives back from which. Pieces begin where blocks of pointers do: those that cannot be read are
+/// given up as whole. Where not even the pointer to one can be found, all below the one above it
+/// goes.
 fn free_end(
     object: &Object,
     first: u64,
@@ -338,7 +347,8 @@ fn free_end(
     }
 }
 
-/// Whether a file belongs into a hidden directory, or a hidden directory to a file: whoever made it said so there. What a damaged entry leads to may be another's.
+/// Whether a file belongs into a hidden directory, or a hidden directory to a file: whoever made it
+/// said so there. What a damaged entry leads to may be another's.
 fn is_hidden_in(hidden: &Node, owner: &Node) -> bool {
     let facts = hidden.facts();
     let is_hidden = facts.flags.has(ZnodeFlags::XATTR) && facts.parent == owner.id;

@@ -1,16 +1,18 @@
 //! Extended attributes as they are stored: in the file's own attributes, or in a hidden directory.
 //!
 //! # Mechanism
-//! With `xattr=sa` they are a list of names and bytes in one attribute of the file, which is quick to reach and limited. With
-//! `xattr=dir`, and when the list would be too large, each is a file in a directory that has no name, to which an
-//! attribute of the file leads. Files in the form of before version 5 have only that directory. Readers look into the list first and
-//! then into the directory, whatever the property says, for it may have changed.
+//! With `xattr=sa` they are a list of names and bytes in one attribute of the file, which is quick
+//! to reach and limited. With `xattr=dir`, and when the list would be too large, each is a file in
+//! a directory that has no name, to which an attribute of the file leads. Files in the form of
+//! before version 5 have only that directory. Readers look into the list first and then into the
+//! directory, whatever the property says, for it may have changed.
 //!
-//! Names are stored with their namespace. Some systems leave the namespace of users out (`xattr_compat=all`), so a name
-//! without one is the users' too.
+//! Names are stored with their namespace. Some systems leave the namespace of users out
+//! (`xattr_compat=all`), so a name without one is the users' too.
 //!
 //! # Invariants
-//! - A name is in one of the two places: who puts it into one takes it out of the other, in the same transaction.
+//! - A name is in one of the two places: who puts it into one takes it out of the other, in the
+//!   same transaction.
 
 use std::sync::Arc;
 
@@ -38,7 +40,8 @@ use crate::types::{Credentials, FileKind};
 /// The largest value that goes into the list.
 #[doc(alias = "DXATTR_MAX_ENTRY_SIZE")]
 const LISTED_VALUE_BYTES_MAX: usize = 32 << 10;
-/// The largest list: what the size of an attribute can say. (OpenZFS allows one word more, which it cannot.)
+/// The largest list: what the size of an attribute can say. (OpenZFS allows one word more, which it
+/// cannot.)
 #[doc(alias = "DXATTR_MAX_SA_SIZE")]
 const LIST_BYTES_MAX: usize = (64 << 10) - 8;
 /// The largest value, as Linux has it.
@@ -82,7 +85,8 @@ impl Namespace {
         Namespace::ALL.contains(&(self, name))
     }
 
-    /// The name without the users' namespace, as some systems store it; none where that would be taken for something else.
+    /// The name without the users' namespace, as some systems store it; none where that would be
+    /// taken for something else.
     pub fn bare_user_name(name: &[u8]) -> Option<&[u8]> {
         let bare = name.strip_prefix(b"user.")?;
         (!bare.is_empty() && Namespace::of(bare).is_none()).then_some(bare)
@@ -148,7 +152,8 @@ impl FileSystem {
         Ok(names)
     }
 
-    /// Gives a file an attribute, or another value. The facts change; the caller, who holds `change`, stores them.
+    /// Gives a file an attribute, or another value. The facts change; the caller, who holds
+    /// `change`, stores them.
     #[doc(alias("zpl_xattr_set_sa", "zpl_xattr_set_dir"))]
     #[expect(
         clippy::too_many_arguments,
@@ -184,7 +189,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Takes an attribute from a file that has it. The facts change; the caller, who holds `change`, stores them.
+    /// Takes an attribute from a file that has it. The facts change; the caller, who holds
+    /// `change`, stores them.
     pub(crate) fn take_xattr(
         &self,
         object: &Arc<Object>,
@@ -350,8 +356,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The hidden directory and what is in it go to the owner, group and project that the file has now. There may be many attributes, so
-    /// each goes in a transaction of its own. Gives back the last group that was changed. The caller holds the file's `change`.
+    /// The hidden directory and what is in it go to the owner, group and project that the file has
+    /// now. There may be many attributes, so each goes in a transaction of its own. Gives back the
+    /// last group that was changed. The caller holds the file's `change`.
     #[doc(alias = "zfs_setattr_dir")]
     pub(crate) fn hand_over_xattrs(
         &self,

@@ -132,7 +132,8 @@ fn what_cannot_be_copied_is_refused() {
     assert_eq!(into.unwrap_err().errno(), 21);
 }
 
-/// Whatever is done to files whose blocks are shared, each has its own contents, and no block is lost or freed twice.
+/// Whatever is done to files whose blocks are shared, each has its own contents, and no block is
+/// lost or freed twice.
 #[test]
 fn files_that_share_blocks_are_files_of_their_own() {
     for seed in 1..=6 {

@@ -152,7 +152,8 @@ fn what_was_open_without_a_name_when_all_ended_is_freed_at_the_next_mount() {
     assert_eq!(mounted.objects(), before);
 }
 
-/// Its attributes are too large for its dnode, and what does not fit cannot be read any more; but all of it is known.
+/// Its attributes are too large for its dnode, and what does not fit cannot be read any more; but
+/// all of it is known.
 #[test]
 fn names_and_attributes_change_together_though_what_was_stored_of_the_file_cannot_be_read() {
     let mounted = Mounted::new();
@@ -424,7 +425,8 @@ fn names_that_differ_in_case_are_one_where_the_dataset_says_so() {
     files.unlink(&root(), top, b"OTHER", operation).unwrap();
 }
 
-/// Mixed names are hashed without regard to case, for Windows, and are each a name of its own for us.
+/// Mixed names are hashed without regard to case, for Windows, and are each a name of its own for
+/// us.
 #[test]
 fn names_that_differ_in_case_are_two_where_a_dataset_is_mixed() {
     let new = NewFileSystem {
@@ -455,7 +457,8 @@ fn names_that_differ_in_case_are_two_where_a_dataset_is_mixed() {
     assert_eq!(find(b"NAME").unwrap_err().errno(), 2);
 }
 
-/// Checks that every directory counts what it has, and gives back all files with how many names they have.
+/// Checks that every directory counts what it has, and gives back all files with how many names
+/// they have.
 fn check_tree(mounted: &Mounted, directory: ObjectId, found: &mut Vec<(ObjectId, u64)>) {
     let mut subdirectories = 0;
     let names = mounted.names(directory);
@@ -513,7 +516,8 @@ fn many_threads_on_few_names_leave_a_whole_tree() {
     for (id, links) in &found {
         let attributes = mounted.files.attributes(*id, &mounted.operation).unwrap();
         assert_eq!(attributes.links, *links, "links of {id}");
-        // Each write fills the file with one byte from the start; a reader never sees a part of one.
+        // Each write fills the file with one byte from the start; a reader never sees a part of
+        // one.
         let contents = mounted.contents(*id);
         assert!(contents.iter().all(|byte| *byte == contents[0]));
     }
@@ -535,7 +539,8 @@ fn many_threads_on_few_names_leave_a_whole_tree() {
     );
 }
 
-/// Does something to names that others do something to at the same time. Whether it can be done is not known.
+/// Does something to names that others do something to at the same time. Whether it can be done is
+/// not known.
 fn disturb(mounted: &Mounted, dice: &mut Dice) {
     let (files, operation) = (&mounted.files, &mounted.operation);
     let directory = |dice: &mut Dice| {
@@ -606,7 +611,8 @@ fn disturb(mounted: &Mounted, dice: &mut Dice) {
     }
 }
 
-/// Overlays remove a file of a lower layer so: it moves away, and a character device 0:0 is under its name.
+/// Overlays remove a file of a lower layer so: it moves away, and a character device 0:0 is under
+/// its name.
 #[test]
 fn a_rename_can_leave_a_device_that_stands_for_nothing() {
     let mounted = Mounted::new();
@@ -688,7 +694,8 @@ fn nothing_is_left_under_the_other_spelling_of_a_name() {
     );
 }
 
-/// Names that differ by case only have one hash where case can be ignored, so a table holds so many of them and no more.
+/// Names that differ by case only have one hash where case can be ignored, so a table holds so many
+/// of them and no more.
 #[test]
 fn a_directory_that_takes_no_more_names_of_one_hash_has_no_space_for_them() {
     let new = NewFileSystem {

@@ -1,5 +1,5 @@
-//! Files against a tree in memory: many operations in random order, the same answers, and the same tree afterwards, also
-//! for somebody who mounts it anew.
+//! Files against a tree in memory: many operations in random order, the same answers, and the same
+//! tree afterwards, also for somebody who mounts it anew.
 
 mod support;
 
@@ -15,7 +15,8 @@ use tarn_posix::types::{
 };
 use tarn_posix::{NewContents, NewFileSystem, PosixError, WriteAt};
 
-/// The size of buffers that contents are given in: that of the blocks of most of the file systems here.
+/// The size of buffers that contents are given in: that of the blocks of most of the file systems
+/// here.
 const BUFFER_BYTES: u64 = 128 << 10;
 
 /// These bytes, in buffers.
@@ -703,7 +704,8 @@ fn run(new: NewFileSystem, properties: MountProperties, seed: u64, steps: usize)
     run.clear(run.model.root);
     run = run.remount();
     run.check();
-    // Tables of attributes come with the first file that needs them. Of the root's own hidden directory nothing is freed.
+    // Tables of attributes come with the first file that needs them. Of the root's own hidden
+    // directory nothing is freed.
     let root = run.mounted.root();
     let has_xattrs = !run.model.files[&root.get()].xattrs.is_empty();
     let left = run.mounted.objects();

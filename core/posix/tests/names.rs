@@ -1,4 +1,5 @@
-//! Names that are the same to some and not to others, and names that are too long to be made and are there.
+//! Names that are the same to some and not to others, and names that are too long to be made and
+//! are there.
 
 mod support;
 
@@ -74,7 +75,8 @@ fn replay_create(mounted: &Mounted, object: u64, name: &str) {
     replayer.apply(&record).unwrap();
 }
 
-/// Each name of a mixed dataset is one of its own, whatever is beside it in another case, in a small directory and in a large one.
+/// Each name of a mixed dataset is one of its own, whatever is beside it in another case, in a
+/// small directory and in a large one.
 #[test]
 fn a_name_in_another_case_leaves_a_mixed_dataset_those_it_has() {
     for is_large in [false, true] {

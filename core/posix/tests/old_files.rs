@@ -1,4 +1,5 @@
-//! Files from before version 5 in a file system that was upgraded: nothing that is changed of them is lost, and OpenZFS reads them.
+//! Files from before version 5 in a file system that was upgraded: nothing that is changed of them
+//! is lost, and OpenZFS reads them.
 
 mod support;
 
@@ -385,7 +386,8 @@ fn what_an_old_file_takes_for_its_list_and_is_none_stays() {
     assert_eq!(mounted.contents(other), b"old");
 }
 
-/// OpenZFS looks for the target of a link behind the structure, or in the contents, unless it is in the attribute for that.
+/// OpenZFS looks for the target of a link behind the structure, or in the contents, unless it is in
+/// the attribute for that.
 #[test]
 fn an_old_link_stays_in_its_form_whatever_changes() {
     let targets = [vec![b'a'; 20], vec![b'b'; 200]];

@@ -17,7 +17,8 @@ const RECORD: u64 = 128 << 10;
 /// More than one block of pointers leads to the blocks of the file.
 const BLOCKS: u64 = 1100;
 
-/// How many blocks were read from devices in this process. The file has one test, so all are its own.
+/// How many blocks were read from devices in this process. The file has one test, so all are its
+/// own.
 fn reads() -> u64 {
     let snapshot = tarn_probe::registry().snapshot("block");
     let of = |pool| match snapshot.value("block", pool, "pipelines", "reads") {

@@ -1,7 +1,8 @@
 //! What operations leave for the intent log, done again elsewhere, gives the same tree.
 //!
-//! Operations are made on one file system, in random order. Their records are encoded, decoded, and replayed on an empty one; the trees are
-//! compared: numbers, generations, attributes, contents, extended attributes.
+//! Operations are made on one file system, in random order. Their records are encoded, decoded, and
+//! replayed on an empty one; the trees are compared: numbers, generations, attributes, contents,
+//! extended attributes.
 
 mod support;
 
@@ -407,7 +408,8 @@ fn properties(seed: u64) -> MountProperties {
     }
 }
 
-/// As `fsync` of everything after each operation, and as one at the end, which finds the newest contents.
+/// As `fsync` of everything after each operation, and as one at the end, which finds the newest
+/// contents.
 #[test]
 fn what_was_recorded_makes_the_same_tree_again() {
     for seed in 1..=24_u64 {
@@ -454,7 +456,8 @@ fn an_exclusive_creation_is_recognized_after_its_record_was_replayed() {
     assert!(matches!(make(&fresh, [0; 8]), Err(PosixError::Exists)));
 }
 
-/// Whoever commits one file has the changes of all names stored, and those of his file; nothing of others.
+/// Whoever commits one file has the changes of all names stored, and those of his file; nothing of
+/// others.
 #[test]
 fn what_one_file_needs_can_be_replayed_alone() {
     for seed in 1..=24_u64 {
@@ -483,8 +486,8 @@ fn what_one_file_needs_can_be_replayed_alone() {
     }
 }
 
-/// Whoever commits a file while it is removed stores what was written into it, or learns of the removal. Files are small, which are freed at once, or
-/// open, which stay.
+/// Whoever commits a file while it is removed stores what was written into it, or learns of the
+/// removal. Files are small, which are freed at once, or open, which stay.
 #[test]
 fn a_file_is_there_until_the_log_has_heard_of_its_removal() {
     let mounted = Mounted::new();
@@ -542,7 +545,8 @@ fn a_file_is_there_until_the_log_has_heard_of_its_removal() {
     }
 }
 
-/// An extended attribute that moves between the list and the hidden directory has its old or its new value, whoever commits: here, another file.
+/// An extended attribute that moves between the list and the hidden directory has its old or its
+/// new value, whoever commits: here, another file.
 #[test]
 fn an_attribute_that_moves_is_nowhere_without_a_value() {
     const NAME: &[u8] = b"user.moves";
@@ -577,7 +581,8 @@ fn an_attribute_that_moves_is_nowhere_without_a_value() {
     }
 }
 
-/// An extended attribute that is made in the hidden directory has its value there, or is not there, whoever commits: here, another file.
+/// An extended attribute that is made in the hidden directory has its value there, or is not there,
+/// whoever commits: here, another file.
 #[test]
 fn an_attribute_that_is_new_is_nowhere_without_its_value() {
     const NAME: &[u8] = b"user.new";
@@ -639,7 +644,8 @@ fn a_replay_that_was_cut_goes_on_where_it_was() {
     }
 }
 
-/// OpenZFS writes the whole block that a record leads to, and would have a file end with it that it does not fill.
+/// OpenZFS writes the whole block that a record leads to, and would have a file end with it that it
+/// does not fill.
 #[test]
 fn records_lead_only_to_blocks_that_their_file_fills() {
     let mounted = Mounted::new();
@@ -688,7 +694,8 @@ fn records_lead_only_to_blocks_that_their_file_fills() {
     }
 }
 
-/// Behind the end of a record its block may have what came later and is not logged. Applied, that would lie behind the end of the file, and show when it grows.
+/// Behind the end of a record its block may have what came later and is not logged. Applied, that
+/// would lie behind the end of the file, and show when it grows.
 #[test]
 fn records_lead_only_to_blocks_that_they_reach_the_end_of() {
     const BLOCK: u64 = 131_072;
@@ -998,7 +1005,8 @@ fn records_of_other_systems_are_applied() {
     assert!(names.contains(&(b"moved".to_vec(), object, FileKind::Regular)));
 }
 
-/// The first of two writes to a block in one group says all of the block, and the second only that there was one.
+/// The first of two writes to a block in one group says all of the block, and the second only that
+/// there was one.
 #[test]
 fn a_record_that_leads_to_a_hole_is_about_all_of_its_block() {
     const BLOCK_BYTES: usize = 8192;
@@ -1133,8 +1141,8 @@ fn golden(used: &[u8]) -> (LogRecord, Vec<u8>) {
     (record, decoded.records.to_vec())
 }
 
-/// What OpenZFS logged for an operation is what we log for the same, byte for byte; numbers of objects, groups and times are those of
-/// another pool and are taken over.
+/// What OpenZFS logged for an operation is what we log for the same, byte for byte; numbers of
+/// objects, groups and times are those of another pool and are taken over.
 #[test]
 fn records_are_those_that_openzfs_makes() {
     let recorded = Recorded::new(MountProperties::default());

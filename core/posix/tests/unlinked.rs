@@ -16,14 +16,16 @@ use tarn_posix::{NewFileSystem, PosixError, WriteAt};
 /// Where the count of names is in the structure of old files.
 const LINKS_PLACE: usize = 96;
 
-/// OpenZFS frees a file first, and puts its directory of extended attributes into the unlinked set, with all that is in it. Here it ended
-/// just then. The version is an old one only so that the attributes are at fixed places.
+/// OpenZFS frees a file first, and puts its directory of extended attributes into the unlinked set,
+/// with all that is in it. Here it ended just then. The version is an old one only so that the
+/// attributes are at fixed places.
 #[test]
 fn a_directory_of_extended_attributes_without_a_file_goes_with_all_that_is_in_it() {
     without_a_file(|_| Vec::new());
 }
 
-/// Entries that lead to what is no extended attribute of that directory: who was damaged so is mounted, and nobody else's files go.
+/// Entries that lead to what is no extended attribute of that directory: who was damaged so is
+/// mounted, and nobody else's files go.
 #[test]
 fn what_is_only_said_to_be_an_extended_attribute_stays() {
     without_a_file(|[other, folder, hidden, directory]| {
@@ -32,7 +34,8 @@ fn what_is_only_said_to_be_an_extended_attribute_stays() {
     });
 }
 
-/// Entries like `more` are in the directory too: of another file, a folder, that file's extended attribute, and the directory itself.
+/// Entries like `more` are in the directory too: of another file, a folder, that file's extended
+/// attribute, and the directory itself.
 fn without_a_file(more: impl FnOnce([ObjectId; 4]) -> Vec<ObjectId>) {
     let new = NewFileSystem {
         version: 4,
@@ -111,7 +114,8 @@ fn without_a_file(more: impl FnOnce([ObjectId; 4]) -> Vec<ObjectId>) {
     assert_eq!(found.unwrap(), b"hidden");
 }
 
-/// What the set says of files that are not there, or are there under another number, keeps nobody from mounting.
+/// What the set says of files that are not there, or are there under another number, keeps nobody
+/// from mounting.
 #[test]
 fn a_set_that_makes_no_sense_is_mounted() {
     let mounted = Mounted::new();
@@ -154,7 +158,8 @@ fn a_set_that_makes_no_sense_is_mounted() {
     assert_eq!(left, before);
 }
 
-/// A large file with a block of pointers that cannot be read, where a piece of it would begin that is freed at a time.
+/// A large file with a block of pointers that cannot be read, where a piece of it would begin that
+/// is freed at a time.
 #[test]
 fn a_file_is_freed_though_not_all_of_it_can_be_found() {
     const BLOCK: u64 = 4096;
@@ -282,7 +287,8 @@ fn a_name_that_is_taken_leaves_a_file_without_one_as_it_was() {
     assert_eq!((mounted.objects(), unlinked_count(&mounted)), (before, 0));
 }
 
-/// No record of the intent log can say that a file without a name got one: not a word of it may be there as if others could do without.
+/// No record of the intent log can say that a file without a name got one: not a word of it may be
+/// there as if others could do without.
 #[test]
 fn the_log_has_nothing_of_a_file_that_was_made_without_a_name_before_its_group_is_stored() {
     let mounted = Mounted::new();

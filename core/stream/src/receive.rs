@@ -1,13 +1,15 @@
 //! Records into an object set.
 //!
 //! # Mechanism
-//! Each record is one change, in a transaction of its own. Records come ordered by object, and in an object by offset, so "up to here" is one number of each, and
-//! is noted with every transaction ([`ReceiveClaim::note`]): a stream that is cut goes on from what was stored. A record that comes twice
-//! changes nothing the second time.
+//! Each record is one change, in a transaction of its own. Records come ordered by object, and in
+//! an object by offset, so "up to here" is one number of each, and is noted with every transaction
+//! ([`ReceiveClaim::note`]): a stream that is cut goes on from what was stored. A record that comes
+//! twice changes nothing the second time.
 //!
-//! An object of the stream may be there already: unchanged, changed, or as another that had its number. If it can be what the
-//! stream says with its dnode as large as it is, its contents are replaced where they are. Otherwise it is freed, and made again when that is stored,
-//! for only then can its number be given out.
+//! An object of the stream may be there already: unchanged, changed, or as another that had its
+//! number. If it can be what the stream says with its dnode as large as it is, its contents are
+//! replaced where they are. Otherwise it is freed, and made again when that is stored, for only
+//! then can its number be given out.
 //!
 //! # Invariants
 //! - What a record says is checked before anything is changed for it.
@@ -243,8 +245,8 @@ impl Taker<'_> {
         self.seal()
     }
 
-    /// The stream has come here. There is always a transaction to note it with: the record's own is over, and what it changed is in
-    /// the same group or in one before.
+    /// The stream has come here. There is always a transaction to note it with: the record's own is
+    /// over, and what it changed is in the same group or in one before.
     fn come_to(&mut self, object: u64, offset: u64, bytes: u64) -> Result<(), ReceiveError> {
         self.highest = self.highest.max(object);
         if !self.destination.is_resumable {
@@ -342,8 +344,8 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// Has an object that is there be what the stream says, as far as its block size goes. False when it was freed instead, to
-    /// be made again.
+    /// Has an object that is there be what the stream says, as far as its block size goes. False
+    /// when it was freed instead, to be made again.
     #[doc(alias = "receive_handle_existing_object")]
     fn adapt(
         &self,
@@ -362,7 +364,8 @@ impl Taker<'_> {
         if info.block_size.get() == wanted.block_size {
             return Ok(true);
         }
-        // A file that was sent in small blocks before keeps them, and what it has. Another file that has its number now does not.
+        // A file that was sent in small blocks before keeps them, and what it has. Another file
+        // that has its number now does not.
         let is_file = |object_type| object_type == ObjectType::PlainFile;
         let has_several = info.max_block.get() > 0;
         let may_be_the_same = self.facts.from_guid != 0
@@ -387,8 +390,9 @@ impl Taker<'_> {
         Ok(true)
     }
 
-    /// Makes an object. Its number, or those that its dnode takes beside, may belong to objects that are freed and not stored yet, or that the
-    /// stream no longer has. Raw streams say how its tree is made; others leave that to us, with zeros.
+    /// Makes an object. Its number, or those that its dnode takes beside, may belong to objects
+    /// that are freed and not stored yet, or that the stream no longer has. Raw streams say how its
+    /// tree is made; others leave that to us, with zeros.
     fn make(
         &self,
         at: At,
@@ -521,8 +525,9 @@ impl Taker<'_> {
         self.put(&object, record.offset, contents)
     }
 
-    /// What the sender has compressed is stored as it came, if it is a block here, too, and the stream says that it has such contents: who compressed them on the way (`zstream
-    /// recompress`) does not. That it can be decompressed is seen before.
+    /// What the sender has compressed is stored as it came, if it is a block here, too, and the
+    /// stream says that it has such contents: compressing them on the way (`zstream recompress`)
+    /// does not. That it can be decompressed is seen before.
     fn write_compressed(
         &self,
         at: At,
@@ -617,7 +622,8 @@ impl Taker<'_> {
         Ok(contents)
     }
 
-    /// Puts contents where they belong. Those of files and volumes are let pass: more come than a cache has room for, and hardly anybody reads them soon.
+    /// Puts contents where they belong. Those of files and volumes are let pass: more come than a
+    /// cache has room for, and they are rarely read soon.
     fn put(&self, object: &Arc<Object>, offset: u64, contents: Buffer) -> Result<(), ReceiveError> {
         let length = contents.len();
         let _prepared = object.prepare_write(offset, widen(length), self.operation)?;

@@ -5,7 +5,7 @@
 
 use crate::config::VdevConfig;
 
-/// What a device is that belongs to no top-level vdev.
+/// The use of a device that belongs to no top-level vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuxiliaryKind {
     /// A hot spare.
@@ -25,7 +25,7 @@ pub struct AuxiliaryDevices {
 }
 
 impl AuxiliaryDevices {
-    /// Those of one kind.
+    /// The devices of one kind.
     pub fn of(&self, kind: AuxiliaryKind) -> &[VdevConfig] {
         match kind {
             AuxiliaryKind::Spare => &self.spares,

@@ -1,13 +1,13 @@
-//! The configuration of a vdev: what a label or the MOS says about it.
+//! The configuration of a vdev, as labels, the MOS and the cache file keep it.
 //!
 //! # Mechanism
-//! A [`VdevConfig`] is parsed once, at the edge, from the name-value list in which labels, the MOS
-//! and the cache file keep it. After that, a mirror has children, a RAID-Z has a possible number
-//! of parities, and a top-level vdev's sector size is one that can be. Pairs whose name we do not
-//! know are carried through, so that a configuration which a newer program wrote loses nothing.
+//! A [`VdevConfig`] is parsed once from a name-value list. After that, a mirror has children, a
+//! RAID-Z has one to three parities, and the ashift of a top-level vdev is one that the format
+//! allows. Pairs with unknown names are carried through, so that a configuration that a newer
+//! program wrote loses none.
 //!
 //! # Invariants
-//! - What OpenZFS stored, parsed and written again, has the same pairs.
+//! - A list of OpenZFS that is parsed and written again has the same pairs.
 //! - A top-level vdev's `id` is its index among the children of the root.
 
 use crate::error::ConfigError;
@@ -22,15 +22,15 @@ pub const ASHIFT_MAX: u32 = 16;
 /// A RAID-Z vdev has at most this many children, by the format.
 #[doc(alias = "VDEV_RAIDZ_MAX_CHILDREN")]
 pub const RAIDZ_WIDTH_MAX: usize = 255;
-/// A metaslab is between one sector and this many bits large; more cannot be counted.
+/// A metaslab has at most `2^56` bytes: larger ones cannot be counted.
 const METASLAB_SHIFT_MAX: u64 = 56;
 
-/// No vdev has so many metaslabs: new ones get 2^17 at most, and grow by the room that devices
-/// gain. Each takes memory.
+/// No vdev has more metaslabs: a new one gets 2^17 at most, and more as its devices grow. A bound,
+/// since each takes memory.
 #[doc(alias = "zfs_vdev_ms_count_limit")]
 const METASLABS_MAX: u64 = 1 << 22;
 
-/// What a vdev is.
+/// The kind of a vdev (`type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VdevKind {
     /// The pool itself; its children are the top-level vdevs.
@@ -47,17 +47,17 @@ pub enum VdevKind {
         /// How many children may be lost: 1 to 3.
         parity: u8,
     },
-    /// An old device and the one that takes its place, while that is being filled.
+    /// A device and the one that replaces it, while that is resilvered.
     Replacing,
-    /// A failed device and the hot spare that stands in for it.
+    /// A failed device and the hot spare that is in use for it.
     Spare,
     /// A file.
     File,
     /// A block device.
     Disk,
-    /// A spare that is made of room on all children of a dRAID.
+    /// A distributed spare: space on all children of a dRAID.
     DistributedSpare,
-    /// A vdev that was removed, and whose contents were moved to others.
+    /// A vdev that was removed after its contents were copied to others.
     Indirect,
     /// An index that is not in use.
     Hole,
@@ -84,7 +84,7 @@ impl VdevKind {
         }
     }
 
-    /// True for a device of its own.
+    /// True for a vdev without children: a device or a distributed spare.
     pub const fn is_leaf(self) -> bool {
         matches!(
             self,
@@ -103,7 +103,7 @@ impl VdevKind {
     fn parse(list: &NvList) -> Result<VdevKind, ConfigError> {
         let name = list.text("type")?;
         let parity = || match list.optional_u64("nparity")? {
-            // Before double parity there was no word for it.
+            // Versions before double parity did not store the number.
             None => Ok(1),
             Some(parity @ 1..=3) => Ok(u8::try_from(parity).expect("it is at most 3")),
             Some(parity) => Err(ConfigError::Parity { parity }),
@@ -145,14 +145,14 @@ pub struct TopLevelConfig {
     pub removing: bool,
 }
 
-/// What an administrator or an error did to a leaf, as far as it is stored.
+/// The stored condition of a leaf, by `zpool offline` or an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoredCondition {
     /// Taken out of use by an administrator.
     pub offline: bool,
-    /// Not to be used: it failed.
+    /// It failed and is not to be used.
     pub faulted: bool,
-    /// In use though it failed too often.
+    /// It is in use, though it made too many errors.
     pub degraded: bool,
     /// It was pulled out.
     pub removed: bool,
@@ -165,7 +165,7 @@ pub struct StoredCondition {
 pub enum StoredReason {
     /// It made too many errors.
     ErrorsExceeded,
-    /// `zpool offline -f`, or another program, said so.
+    /// `zpool offline -f` or another program declared it faulted.
     External,
 }
 
@@ -186,7 +186,7 @@ impl StoredReason {
     }
 }
 
-/// What is known about a vdev and everything below it.
+/// The configuration of a vdev and of everything below it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VdevConfig {
     /// What it is.
@@ -197,9 +197,9 @@ pub struct VdevConfig {
     pub guid: Guid,
     /// Where it was when this was stored: the path of a file, or of a device.
     pub path: Option<Text>,
-    /// The name its hardware has.
+    /// The identifier of its hardware (`devid`).
     pub device_id: Option<Text>,
-    /// The place where its hardware is plugged in.
+    /// The slot of its hardware (`phys_path`).
     pub physical_path: Option<Text>,
     /// Its enclosure, in sysfs.
     pub enclosure_path: Option<Text>,
@@ -219,7 +219,7 @@ pub struct VdevConfig {
     pub create_txg: Txg,
     /// What happened to it.
     pub condition: StoredCondition,
-    /// Everything else that is stored, in its order.
+    /// Pairs with unknown names, in their order.
     pub other: Vec<(Text, NvValue)>,
     /// The vdevs it is made of.
     pub children: Vec<VdevConfig>,
@@ -229,7 +229,7 @@ pub struct VdevConfig {
     pub caches: Vec<VdevConfig>,
 }
 
-/// Names that are taken apart; all others are carried through.
+/// Names that are parsed; all others are carried through.
 const KNOWN: &[&str] = &[
     "type",
     "id",
@@ -273,14 +273,14 @@ const ONLY_IN_MOS: &[&str] = &[
     "vdev_stats_ex",
 ];
 
-/// A pair of our own, which other programs pass over: from this birth on the device missed writes
-/// that its dirty time log in the MOS may not have. Labels have it of a device that failed behind
-/// the last sync pass of their txg, and of devices of log vdevs, which have no log in the MOS.
-/// Before the value was a birth, it was 1: all births.
+/// A pair that only Tarn writes and other programs pass over: the first birth in the device's dirty
+/// time log that the MOS may not have. Labels have it for a device that failed after the last sync
+/// pass of their txg, and for devices of log vdevs, which have no log in the MOS. Before the value
+/// was a birth, it was 1: all births.
 const UNSAVED_DTL: &str = "tarn:missed_writes";
 
 impl VdevConfig {
-    /// A new vdev of this kind, without anything but its name.
+    /// A new vdev of this kind, with its guid and nothing else.
     pub fn new(kind: VdevKind, guid: Guid) -> VdevConfig {
         VdevConfig {
             kind,
@@ -305,8 +305,8 @@ impl VdevConfig {
         }
     }
 
-    /// Takes a stored configuration apart: a "vdev_tree", which is a root or a single top-level
-    /// vdev, or a vdev below one.
+    /// Parses a stored configuration: a `vdev_tree`, which is a root or one top-level vdev, or a
+    /// vdev below one.
     pub fn parse(list: &NvList) -> Result<VdevConfig, ConfigError> {
         let kind = VdevKind::parse(list)?;
         let text = |name: &str| list.optional_text(name).map(|text| text.cloned());
@@ -316,7 +316,7 @@ impl VdevConfig {
         };
         let config = VdevConfig {
             kind,
-            // Spares have no place among siblings.
+            // Hot spares have no index.
             id: list.optional_u64("id")?.unwrap_or(0),
             guid: Guid::from(list.u64("guid")?),
             path: text("path")?,
@@ -366,13 +366,13 @@ impl VdevConfig {
         }
     }
 
-    /// Sets a pair that we only carry.
+    /// Sets a pair that is only carried through.
     pub fn set_other(&mut self, name: &str, value: impl Into<NvValue>) {
         self.other.retain(|(other, _)| *other != name);
         self.other.push((Text::from(name), value.into()));
     }
 
-    /// From which birth on a device missed writes that its dirty time log in the MOS may not have.
+    /// The first birth in the device's dirty time log that the MOS may not have.
     pub fn unsaved_dtl(&self) -> Option<Txg> {
         let pair = self.other.iter().find(|(name, _)| *name == UNSAVED_DTL);
         pair.map(|(_, value)| match value {
@@ -381,7 +381,7 @@ impl VdevConfig {
         })
     }
 
-    /// Says from which birth on a device missed writes that the MOS may not have.
+    /// Sets the first birth in the device's dirty time log that the MOS may not have.
     pub(crate) fn set_unsaved_dtl(&mut self, first: Option<Txg>) {
         match first {
             Some(first) => self.set_other(UNSAVED_DTL, first.get()),
@@ -389,8 +389,8 @@ impl VdevConfig {
         }
     }
 
-    /// Devices missed what another configuration says as well: labels can say what the MOS of their
-    /// txg does not.
+    /// Adds the unsaved births that another configuration has: labels can have some that the MOS of
+    /// their txg lacks.
     pub fn add_unsaved_dtls(&mut self, other: &VdevConfig) {
         let leaves = other.leaves().into_iter();
         let unsaved = leaves.filter_map(|leaf| Some((leaf.guid, leaf.unsaved_dtl()?)));
@@ -448,7 +448,7 @@ impl VdevConfig {
     fn to_list(&self, is_wanted: &dyn Fn(&Text) -> bool) -> NvList {
         let mut list = NvList::new();
         list.set("type", self.kind.name());
-        // A hot spare is no sibling of anything.
+        // A hot spare has no index.
         if !self.is_idle_spare() {
             list.set("id", self.id);
         }
@@ -543,7 +543,8 @@ impl VdevConfig {
 }
 
 impl TopLevelConfig {
-    /// A vdev below the top level has none of it; a hole has a part of it, which means nothing.
+    /// None for a vdev below the top level, and for a hole, which may have some of these pairs
+    /// without meaning.
     fn parse(list: &NvList) -> Result<Option<TopLevelConfig>, ConfigError> {
         let Some(ashift) = list.optional_u64("ashift")? else {
             return Ok(None);

@@ -1,27 +1,28 @@
 //! Dirty time logs: the txgs whose blocks a device misses.
 //!
 //! # Problem
-//! A device that could not be written, or was not there, comes back with what it had. Its siblings
-//! have what it lacks. To read from it, to take its siblings out of use and to resilver it, the
-//! pool has to know which blocks these are.
+//! A device that could not be written, or was absent, comes back without the blocks written
+//! meanwhile. Its siblings have them. To read from the device, to take its siblings out of use and
+//! to resilver it, the pool has to know which blocks it lacks.
 //!
 //! # Mechanism
-//! A block is known by its *birth*, the txg in which it was given its place, and each leaf has a
-//! set of births, its dirty time log. A birth goes into the log when a block of it is written while
-//! the leaf is not in use, or when writing it there fails. When a leaf is taken out of use, the
-//! births of what was written to it and not flushed go in as well, and the txg that is stored next.
-//! A leaf whose log is empty and that can be read is *whole*.
+//! Each leaf has a set of *births*, the txgs that allocated the blocks it lacks. A birth goes into
+//! the log when a block of that txg is written while the leaf is not in use, or when its write to
+//! the leaf fails. When a leaf is taken out of use, the births of unflushed writes to it go in as
+//! well, and the txg that is stored next. A leaf whose log is empty and that can be read is
+//! *whole*.
 //!
 //! `pool` stores the log of a leaf as a space map of txgs in the MOS (the object `DTL` of the
 //! leaf's configuration), in each sync pass in which it changed, and loads it at import. A leaf
-//! that fails behind the last pass has births that no object has; the labels of that txg say from
+//! that fails after the last pass has births that no object has; the labels of that txg say from
 //! which birth on ([`VdevConfig::unsaved_dtl`](crate::VdevConfig::unsaved_dtl)). A leaf whose
-//! newest uberblock is older than those of its siblings misses all that was written since. What is
-//! known in one of these two ways has no end until the pool is opened for writing
+//! newest uberblock is older than those of its siblings misses all later births. Ranges that were
+//! found in one of these two ways are open at their end until the pool is opened for writing
 //! ([`VdevTree::end_dtls`](crate::VdevTree::end_dtls)).
 //!
 //! # Invariants
-//! - A log may say too much, which costs time. It never says too little, which would cost data.
+//! - A log may have births of which the leaf lacks nothing, which costs time. It never lacks a
+//!   birth of a block that the leaf lacks, which would cost data.
 //! - Ranges are not empty, do not overlap and do not touch.
 
 use std::collections::BTreeMap;
@@ -37,17 +38,17 @@ pub struct Dtl {
 }
 
 impl Dtl {
-    /// The empty log: nothing is missed.
+    /// The empty log, of a leaf that lacks no block.
     pub fn new() -> Dtl {
         Dtl::default()
     }
 
-    /// Whether nothing is missed.
+    /// Whether the log has no txg: the leaf lacks no block.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Whether blocks of this birth are missed.
+    /// Whether the leaf may lack blocks of this birth.
     #[doc(alias = "vdev_dtl_contains")]
     pub fn contains(&self, birth: Txg) -> bool {
         let before = self.ranges.range(..=birth.get()).next_back();
@@ -76,7 +77,7 @@ impl Dtl {
         self.ranges.iter().map(range)
     }
 
-    /// Blocks of these births are missed. Gives whether that is new for any of them.
+    /// Adds births. Gives whether any of them is new to the log.
     #[doc(alias = "vdev_dtl_dirty")]
     pub fn add(&mut self, births: RangeInclusive<Txg>) -> bool {
         let (mut first, mut last) = (births.start().get(), births.end().get());
@@ -101,7 +102,7 @@ impl Dtl {
         true
     }
 
-    /// Blocks of these births are not missed any more.
+    /// Removes births, of blocks that the leaf now has.
     #[doc(alias = "vdev_dtl_reassess")]
     pub fn remove(&mut self, births: RangeInclusive<Txg>) {
         let (first, last) = (births.start().get(), births.end().get());
@@ -120,7 +121,7 @@ impl Dtl {
         debug_assert!(self.is_normal(), "ranges neither overlap nor touch");
     }
 
-    /// All that another log has is missed, too.
+    /// Adds the births of another log.
     pub fn merge(&mut self, other: &Dtl) {
         other.ranges().for_each(|births| _ = self.add(births));
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, one enum per operation.
+//! Errors of this layer, one enum per operation.
 
 use std::fmt;
 use tarn_host::DeviceError;
@@ -8,14 +8,14 @@ use tarn_ondisk::units::{Guid, VdevId, VdevOffset};
 
 use crate::health::Standing;
 
-/// Why a stored configuration is not one of a vdev.
+/// Why a stored configuration is no valid configuration of a vdev.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Something is not in the list, or is not of its type.
+    /// A pair is lacking in the list, or is not of its type.
     #[error("the configuration of a vdev is incomplete: {0}")]
     List(NvError),
-    /// A type that we have never heard of.
+    /// The type of the vdev is unknown.
     #[error("a vdev is of the unknown type '{name}'")]
     UnknownType {
         /// What is stored.
@@ -61,10 +61,10 @@ pub enum ConfigError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The configuration is not one of a pool.
+    /// The configuration is no valid configuration of a pool.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A vdev of a kind that we cannot read.
+    /// A vdev is of a kind that is not supported.
     #[error("the vdev {name} is of a kind that Tarn cannot read yet: {what}")]
     Unsupported {
         /// As `zpool status` names it.
@@ -72,7 +72,7 @@ pub enum OpenError {
         /// What is not supported.
         what: &'static str,
     },
-    /// Top-level vdevs without enough of their devices. Attaching these cures it.
+    /// Top-level vdevs lack too many of their devices. Attaching these cures it.
     #[error("devices are missing: {}", list(vdevs))]
     Unavailable {
         /// The top-level vdevs, and how they are.
@@ -88,7 +88,7 @@ fn list(vdevs: &[(String, Standing)]) -> String {
     vdevs.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Why one device did not give what it should.
+/// Why a request to one device failed.
 #[derive(Debug, Clone)]
 pub struct LeafFailure {
     /// The device.
@@ -99,7 +99,7 @@ pub struct LeafFailure {
     pub why: LeafFailureKind,
 }
 
-/// What happened at a device.
+/// The kind of a failure at a device.
 #[derive(Debug, Clone)]
 pub enum LeafFailureKind {
     /// It is not there, or not in use.
@@ -161,7 +161,7 @@ fn failures(failures: &[LeafFailure]) -> String {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum VdevReadError {
-    /// There is no such top-level vdev, or nothing can be stored on it: the pointer is wrong.
+    /// There is no such top-level vdev, or it holds no blocks: the pointer is wrong.
     #[error("there is no data on top-level vdev {vdev}")]
     NoSuchVdev {
         /// The index.
@@ -177,7 +177,7 @@ pub enum VdevReadError {
         /// How many bytes.
         size: u64,
     },
-    /// Too few devices gave anything.
+    /// Too few devices answered the read.
     #[error(
         "{size} bytes at {vdev}:{offset:x} could not be read: {}",
         failures(devices)
@@ -192,7 +192,7 @@ pub enum VdevReadError {
         /// What happened at each device.
         devices: Vec<LeafFailure>,
     },
-    /// Nothing that could be read, and no reconstruction, verified.
+    /// No copy that could be read, and no reconstruction, verified.
     #[error(
         "{size} bytes at {vdev}:{offset:x} do not verify: {}",
         failures(devices)
@@ -209,7 +209,7 @@ pub enum VdevReadError {
     },
 }
 
-/// Why something could not be stored.
+/// Why a write, a flush or an update of labels failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum VdevWriteError {
@@ -226,11 +226,11 @@ pub enum VdevWriteError {
         /// What happened at each device.
         devices: Vec<LeafFailure>,
     },
-    /// Not one device took the labels.
+    /// No device could take the uberblock.
     #[error("no device took the new uberblock")]
     NoLabelWritten,
-    /// What labels should say does not fit in them: too many devices in one top-level vdev, or
-    /// paths that are too long.
+    /// The configuration does not fit in a label: too many devices in one top-level vdev, or paths
+    /// that are too long.
     #[error("the configuration does not fit in a label")]
     ConfigurationTooLarge,
     /// The tree was opened for reading.
@@ -240,7 +240,7 @@ pub enum VdevWriteError {
     /// that.
     #[error("devices are being opened again")]
     Reopening,
-    /// Nothing is written any more.
+    /// The pool was given up: nothing is written any more.
     #[error("the pool was given up")]
     GivenUp,
 }
@@ -264,10 +264,10 @@ pub enum LabelError {
     /// It verified, and then made no sense.
     #[error("the label is damaged: {0}")]
     Corrupt(#[from] Corrupt),
-    /// Something is not in its list, or is not of its type.
+    /// A pair is lacking in its list, or is not of its type.
     #[error("the label is incomplete: {0}")]
     List(#[from] NvError),
-    /// What it should say is too long for it.
+    /// The configuration is too long for a label.
     #[error("the configuration takes {size} bytes and does not fit in a label")]
     TooLarge {
         /// How long it is.

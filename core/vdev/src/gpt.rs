@@ -1,9 +1,9 @@
-//! The partition table of a disk that was given to a pool whole.
+//! The partition table (GPT) of a disk that a pool was given whole.
 //!
 //! # Mechanism
-//! OpenZFS partitions such a disk: the first partition is for data, the ninth keeps a little room
-//! free. A kernel shows partitions as devices of their own. Where none does that (an image of a
-//! disk in a file) we find the partition ourselves, by the type that OpenZFS gives it.
+//! OpenZFS partitions such a disk: partition 1 is for data, partition 9 keeps 8 MiB free. The
+//! kernel shows partitions of a disk as devices. For the image of a disk in a file this module
+//! finds the data partition, by the type that OpenZFS gives it.
 //!
 //! ```text
 //!   sector 0       1            2 ..                    last-1   last
@@ -11,14 +11,14 @@
 //!   | MBR        | CRC, place | first and last sector   | entries | header  |
 //! ```
 //!
-//! A sector is 512 or 4096 bytes; which one, only the place of the header tells.
+//! A sector is 512 or 4096 bytes; only the place of the header tells which.
 //!
 //! # Invariants
 //! - A table whose checksums do not hold is no table.
 
 use tarn_ondisk::declare::{ByteOrder, Reader, narrow};
 
-/// How much of a disk's start [`find_zfs_partition`] wants to see: both possible headers and their
+/// How much of a disk's start [`find_zfs_partition`] needs: both possible headers and their
 /// entries.
 pub const START_BYTES: usize = 6 * 4096;
 
@@ -38,7 +38,7 @@ const HEADER_BYTES: usize = 92;
 const HEADER_CRC: std::ops::Range<usize> = 16..20;
 /// An entry has at least this size.
 const ENTRY_BYTES_MIN: usize = 128;
-/// No tool makes more partitions; what claims more is no table.
+/// No tool makes more partitions; a header that claims more is invalid.
 const ENTRY_COUNT_MAX: usize = 128;
 
 /// A part of a disk.

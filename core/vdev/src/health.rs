@@ -1,9 +1,9 @@
-//! Health: how each vdev is, why, and how often it erred.
+//! Health of vdevs: state, reason and error counters, as `zpool status` shows them.
 //!
 //! # Mechanism
-//! A leaf's state follows from what happened to it. The state of a vdev with children follows from
-//! theirs: it is degraded while redundancy covers what is lost, and unavailable beyond that. The
-//! root cannot miss any top-level vdev.
+//! A leaf's state follows from its errors and from `zpool offline`. The state of a vdev with
+//! children follows from theirs: it is degraded while redundancy covers what is lost, and
+//! unavailable beyond that. The root is unavailable when any top-level vdev is.
 //!
 //! # Invariants
 //! - Error counters only grow, until an administrator clears them.
@@ -15,13 +15,13 @@ use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{AllocatedSize, Guid};
 use tarn_probe::VdevStatisticsSnapshot;
 
-/// How a vdev is. The order is from worst to best.
+/// The state of a vdev. The order is from worst to best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[doc(alias = "vdev_state_t")]
 pub enum VdevState {
     /// It could not be opened, or too many of its children are lost.
     Unavailable,
-    /// It failed, and is not used any more.
+    /// It failed and is out of use.
     Faulted,
     /// It was pulled out.
     Removed,
@@ -29,7 +29,7 @@ pub enum VdevState {
     Offline,
     /// It works with less redundancy than it should have.
     Degraded,
-    /// All is well.
+    /// It works, with all its children.
     Online,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for VdevState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[doc(alias = "vdev_aux_t")]
 pub enum Reason {
-    /// Nothing to be opened was found where it should be.
+    /// The device could not be opened at its path.
     OpenFailed,
     /// Its label is of another pool or another vdev, or cannot be understood.
     CorruptData,
@@ -109,7 +109,7 @@ impl Reason {
         }
     }
 
-    /// As far as it is stored.
+    /// The reason as the configuration stores it (`aux_state`), if it is stored.
     pub const fn stored(self) -> Option<StoredReason> {
         match self {
             Reason::ErrorsExceeded | Reason::IoFailure => Some(StoredReason::ErrorsExceeded),
@@ -134,7 +134,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A state and why.
+/// The state of a vdev, and the reason for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Standing {
     /// How it is.
@@ -144,13 +144,13 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// All is well.
+    /// Online, without a reason.
     pub const ONLINE: Standing = Standing {
         state: VdevState::Online,
         reason: None,
     };
 
-    /// Not well, for a reason.
+    /// A state with a reason.
     pub const fn because(state: VdevState, reason: Reason) -> Standing {
         Standing {
             state,
@@ -158,7 +158,7 @@ impl Standing {
         }
     }
 
-    /// The standing of a vdev whose children are like this.
+    /// The standing of a vdev whose children have these standings.
     #[doc(alias = "vdev_propagate_state")]
     pub fn of_parent(kind: VdevKind, children: &[Standing]) -> Standing {
         let lost = children
@@ -197,7 +197,7 @@ impl Standing {
     }
 }
 
-/// How often a vdev erred.
+/// The error counters of a vdev.
 #[derive(Debug, Default)]
 pub struct ErrorCounters {
     read: AtomicU64,
@@ -228,7 +228,7 @@ impl ErrorCounters {
         }
     }
 
-    /// As they are now.
+    /// The counters now.
     pub fn values(&self) -> ErrorCounts {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ErrorCounts {
@@ -271,7 +271,7 @@ pub struct VdevHealth {
     pub standing: Standing,
     /// How often it erred.
     pub errors: ErrorCounts,
-    /// What the device did; the sum over all leaves for a vdev with children.
+    /// The I/O statistics of the device; for a vdev with children the sum over all leaves.
     pub statistics: VdevStatisticsSnapshot,
     /// The room of a top-level vdev.
     pub asize: AllocatedSize,
@@ -286,7 +286,7 @@ impl VdevHealth {
     }
 }
 
-/// A vdev's name in what people read: the path of a leaf; else kind and index, with the number of
+/// A vdev's name in `zpool status`: the path of a leaf; else kind and index, with the number of
 /// parities.
 pub fn vdev_name(kind: VdevKind, id: u64, guid: Guid, path: Option<&Text>) -> String {
     match (kind, path) {

@@ -1,18 +1,18 @@
-//! Import search: which pools are on these devices?
+//! Import search: finds pools by the labels of devices, as `zpool import` does.
 //!
 //! # Mechanism
-//! Every device that is found in the folders is asked for its label. Each label has the whole of
-//! one top-level vdev, and how many of them there are; so labels of one pool are put together, for
-//! every top-level vdev the latest one, and what is still lacking is marked as missing. Paths in
-//! labels are of the day they were written: they are replaced by where the devices are now.
+//! The search reads the labels of every device in the folders. Each label has the configuration of
+//! one top-level vdev, and the number of top-level vdevs. A candidate pool is put together from the
+//! latest label of each of its top-level vdevs; those without a label are marked as missing. Paths
+//! in labels may be outdated, and are replaced by those at which the devices were found.
 //!
-//! One device may be found under several names. They are one by the identity of what they lead to,
-//! and the name is kept that the label has, or else the one found in the folder that was named
-//! first. Two different devices with one label are copies of each other; the pool gets the later
-//! one, and both are reported.
+//! One device may be found under several names, which lead to the same device identity. The search
+//! keeps the name that the label has, or else the name from the folder that was given first. Two
+//! different devices with one label are copies of each other; the candidate gets the one with the
+//! later label, and both are reported.
 //!
 //! # Invariants
-//! - A label that does not verify or makes no sense is no label; it cannot hide another one.
+//! - A label that does not verify or cannot be parsed is passed over; it cannot hide another one.
 //! - The order of the results does not depend on the order in which devices are found.
 
 use crate::config::{VdevConfig, VdevKind};
@@ -32,7 +32,7 @@ use tarn_ondisk::declare::narrow;
 use tarn_ondisk::nvlist::{NvList, Text};
 use tarn_ondisk::units::{Guid, Txg};
 
-/// Where devices are looked for without `-d`. Names in the first are liked best.
+/// Folders that are searched without `-d`. Names in earlier ones are preferred.
 #[doc(alias = "zpool_default_search_paths")]
 pub const DEFAULT_PLACES: &[&str] = &[
     "/dev/disk/by-vdev",
@@ -46,48 +46,48 @@ pub const DEFAULT_PLACES: &[&str] = &[
     "/dev",
 ];
 
-/// More top-level vdevs than this no pool has; what claims more is damaged.
+/// No pool has more top-level vdevs; a label that claims more is damaged.
 const TOP_LEVELS_MAX: u64 = 1 << 12;
 
 /// A device with a valid label.
 #[derive(Debug, Clone)]
 pub struct FoundDevice {
-    /// Under which name it was found.
+    /// The name under which it was found.
     pub path: PathBuf,
-    /// What it is, whatever it is called.
+    /// The identity of the device, whatever its names.
     pub identity: DeviceIdentity,
-    /// The place in the search at which the name was found: low ones are liked better.
+    /// The index of the folder in which the name was found: lower ones are preferred.
     pub order: usize,
-    /// What its best label says.
+    /// Its latest label.
     pub label: NvList,
     /// How many of its four labels verify.
     pub label_count: usize,
 }
 
-/// What a search gave.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct SearchResult {
     /// All devices with a label.
     pub devices: Vec<FoundDevice>,
-    /// Files that could not be looked at for lack of permission: they may be devices of a pool.
+    /// Files that the search may not open: they may be devices of a pool.
     pub denied: Vec<PathBuf>,
 }
 
-/// A pool that could be imported, as far as labels tell.
+/// A pool that can perhaps be imported, by its labels.
 #[derive(Debug, Clone)]
 pub struct CandidatePool {
-    /// What its latest label says about it.
+    /// The facts in its latest label.
     pub facts: PoolFacts,
-    /// Its tree, with the paths where devices are now.
+    /// Its tree, with the paths at which its devices were found.
     pub root: VdevConfig,
-    /// Vdevs that were found on several devices, and their paths; the one in use is the first.
+    /// Leaves that were found on several devices, and their paths; the first is used.
     pub duplicates: Vec<(Guid, Vec<PathBuf>)>,
     /// Devices of the tree that were not found.
     pub missing: Vec<Guid>,
 }
 
 impl CandidatePool {
-    /// The tree as `zpool import` shows it: which devices can be used.
+    /// The health of the tree, as `zpool import` shows it.
     pub fn health(&self, host: &Host) -> Option<VdevHealth> {
         let options = OpenOptions {
             mode: OpenMode::ReadOnly,
@@ -99,14 +99,13 @@ impl CandidatePool {
     }
 }
 
-/// Where the devices are that were found, by the pool that their labels name and their guid. A pool
-/// that was copied and got another guid has devices of the same guids as before: each pool has its
-/// own.
+/// The paths of found devices, by the pool guid in their labels and their own guid. A copy of a
+/// pool that got another pool guid has devices of the same guids: each pool has its own.
 #[derive(Debug, Clone, Default)]
 pub struct DevicePaths(BTreeMap<(Option<Guid>, Guid), PathBuf>);
 
 impl DevicePaths {
-    /// From a search.
+    /// The paths that a search found.
     pub fn of(result: &SearchResult) -> DevicePaths {
         let mut by_pool: BTreeMap<Option<Guid>, Vec<&FoundDevice>> = BTreeMap::new();
         for device in &result.devices {
@@ -119,15 +118,15 @@ impl DevicePaths {
         DevicePaths(paths.collect())
     }
 
-    /// Where a device of a pool is. Hot spares that are not in use, and caches, name no pool: each
-    /// pool that lists them has them.
+    /// The path of a device of a pool. The labels of idle hot spares and of cache devices name no
+    /// pool: each pool that lists them has them.
     pub fn path(&self, pool: Guid, guid: Guid) -> Option<&Path> {
         let own = self.0.get(&(Some(pool), guid));
         own.or_else(|| self.0.get(&(None, guid)))
             .map(PathBuf::as_path)
     }
 
-    /// Puts the right paths into a tree of a pool, hot spares and caches included. Gives the leaves
+    /// Replaces the paths in the tree of a pool, hot spares and caches included. Gives the leaves
     /// that were not found.
     #[doc(alias = "fix_paths")]
     pub fn fix(&self, pool: Guid, config: &mut VdevConfig) -> Vec<Guid> {
@@ -145,7 +144,7 @@ impl DevicePaths {
     }
 }
 
-/// Looks for devices in folders, or under the very names given.
+/// Looks for devices in folders; a place that is no folder is looked at itself.
 pub fn search(host: &Host, places: &[PathBuf]) -> SearchResult {
     let mut paths = Vec::new();
     for (order, place) in places.iter().enumerate() {
@@ -202,7 +201,8 @@ fn probe(host: &Host, order: usize, path: PathBuf) -> Probed {
     }))
 }
 
-/// The pools that these devices make, by name and guid, and why others are none.
+/// The candidate pools of these devices, by name and guid, and the errors of pools whose labels
+/// cannot be used.
 pub fn pools(result: &SearchResult) -> (Vec<CandidatePool>, Vec<(Guid, LabelError)>) {
     let paths = DevicePaths::of(result);
     let mut members: BTreeMap<Guid, Vec<&FoundDevice>> = BTreeMap::new();
@@ -226,7 +226,8 @@ pub fn pools(result: &SearchResult) -> (Vec<CandidatePool>, Vec<(Guid, LabelErro
     (candidates, refused)
 }
 
-/// What makes a device a part of a pool: a hot spare, and one that never joined, are none.
+/// The pool, top-level vdev and txg in a label. Hot spares and devices that never joined are no
+/// members.
 struct Member {
     pool: Guid,
     top: Guid,
@@ -248,7 +249,7 @@ impl Member {
     }
 }
 
-/// Puts the labels of a pool together.
+/// The candidate pool of these members.
 #[doc(alias = "get_configs")]
 fn candidate(
     guid: Guid,
@@ -294,14 +295,14 @@ fn candidate(
     })
 }
 
-/// The top-level vdevs in their order: found, known to be holes, or missing.
+/// The top-level vdevs by index: found, holes, or missing.
 fn top_level_vdevs(
     newest: &NvList,
     tops: &BTreeMap<Guid, (Txg, &NvList)>,
 ) -> Result<Vec<VdevConfig>, LabelError> {
     let mut by_index: BTreeMap<u64, (Txg, VdevConfig)> = BTreeMap::new();
     for (txg, label) in tops.values() {
-        // One vdev that makes no sense is a missing vdev, not a missing pool.
+        // A vdev whose configuration cannot be parsed is a missing vdev, not a missing pool.
         let Ok(config) = VdevConfig::parse(label.list("vdev_tree")?) else {
             continue;
         };
@@ -334,8 +335,8 @@ fn top_level_vdevs(
     Ok(vdevs)
 }
 
-/// The devices with one guid, best first: with the latest and most labels, under the name that its
-/// label has, or else the name that is liked best.
+/// The devices of each guid, best first: with the latest and most labels, under the name that its
+/// label has, or else the preferred name.
 fn best_devices<'a>(
     devices: impl Iterator<Item = &'a FoundDevice>,
 ) -> BTreeMap<Guid, Vec<&'a FoundDevice>> {
@@ -361,13 +362,13 @@ fn best_devices<'a>(
 }
 
 impl FoundDevice {
-    /// The pool that its label names.
+    /// The pool guid in its label.
     fn pool(&self) -> Option<Guid> {
         let pool = self.label.optional_u64("pool_guid").ok().flatten();
         pool.map(Guid::from)
     }
 
-    /// Where the device was when its label was written.
+    /// The path in its label.
     fn path_in_label(&self) -> Option<&[u8]> {
         if let Ok(Some(path)) = self.label.optional_text("path") {
             return Some(path.as_bytes());

@@ -1,11 +1,11 @@
-//! In use: what is on a device that is to become part of a pool.
+//! The labels and foreign file systems on a device that is to become part of a pool.
 //!
 //! # Mechanism
-//! A valid label says that the device belongs, or belonged, to a pool; whether that pool is in use
-//! here, only `engine` knows, which has pools open. Apart from labels, other programs' formats are
-//! known by a few bytes at places of their own, and are named as `blkid` names them.
+//! A valid label says that the device belongs, or belonged, to a pool; only `engine`, which has the
+//! pools open, knows whether that pool is in use here. Formats of other programs are recognized by
+//! their magic numbers, and have the names that `blkid` gives them.
 //!
-//! Nothing is decided here. An administrator may override most of it with `-f`.
+//! The caller decides what to refuse. An administrator may override most of it with `-f`.
 
 use crate::label_config::PoolState;
 use crate::labels::{best_label, read_labels};
@@ -26,7 +26,7 @@ pub struct LabelledUse {
     pub pool_guid: Option<Guid>,
     /// The device's guid.
     pub guid: Guid,
-    /// As of when; zero for a device that never came to be a part of its pool.
+    /// The txg of the label; zero for a device that was labelled and never joined its pool.
     pub txg: Txg,
     /// It is a hot spare that was in use.
     pub is_spare: bool,
@@ -46,7 +46,7 @@ pub fn labelled_use(window: &Window) -> Option<LabelledUse> {
     })
 }
 
-/// A mark that some format leaves on a device.
+/// The magic number of a format.
 struct Signature {
     name: &'static str,
     offset: u64,
@@ -57,7 +57,7 @@ const fn signature(name: &'static str, offset: u64, mark: &'static [u8]) -> Sign
     Signature { name, offset, mark }
 }
 
-/// As `blkid` names them. Where several would fit, the first counts.
+/// Named as by `blkid`. Where several match, the first counts.
 const SIGNATURES: &[Signature] = &[
     signature("crypto_LUKS", 0, b"LUKS\xba\xbe"),
     signature("xfs", 0, b"XFSB"),
@@ -92,23 +92,23 @@ const SIGNATURES: &[Signature] = &[
     ),
 ];
 
-/// How much of a device's start holds all marks.
+/// How much of a device's start has all magic numbers.
 const START_BYTES: u64 = 68 << 10;
 
-/// Where ext2 and its heirs have their mark, and what sets them apart.
+/// Where ext2, ext3 and ext4 have their magic number, and the feature words that tell them apart.
 const EXT_MARK: usize = 1024 + 56;
 const EXT_COMPATIBLE: usize = 1024 + 92;
 const EXT_INCOMPATIBLE: usize = 1024 + 96;
 const EXT_READ_ONLY: usize = 1024 + 100;
-/// A journal: since ext3.
+/// The feature of a journal, since ext3.
 const EXT_HAS_JOURNAL: u32 = 0x4;
-/// What ext3 knows: file types, recovery, meta groups.
+/// The incompatible features of ext3: file types, recovery, meta groups.
 const EXT3_INCOMPATIBLE: u32 = 0x2 | 0x4 | 0x10;
-/// What ext3 knows: sparse superblocks, large files, directory trees.
+/// The read-only features of ext3: sparse superblocks, large files, directory trees.
 const EXT3_READ_ONLY: u32 = 0x1 | 0x2 | 0x4;
 
-/// The file system, or whatever else other programs put on the device. None when nothing is known.
-/// A pool of ZFS is not meant.
+/// The name of the file system or other foreign format on the device. None when no magic number
+/// matches; labels of ZFS are not looked at.
 pub fn foreign_format(window: &Window) -> Option<&'static str> {
     let length = START_BYTES.min(window.size_bytes());
     let length = tarn_ondisk::declare::narrow(length);

@@ -1,11 +1,12 @@
-//! What a label says: the pool, and the top-level vdev that the device belongs to.
+//! The configuration in a label: the pool, and the top-level vdev that the device belongs to.
 //!
 //! # Mechanism
-//! Each device repeats, in a name-value list, what is needed to find its siblings: the pool's name
-//! and guid, how many top-level vdevs there are, and the whole of its own one. Nothing else is
-//! needed to read the MOS, which knows all the rest.
+//! The label of each device has, in a name-value list, the pool's name and guid, how many top-level
+//! vdevs there are, and the whole configuration of its own one. Together, the labels of a pool's
+//! devices suffice to read the MOS, which has the whole configuration.
 //!
-//! A hot spare belongs to no vdev, and to several pools perhaps. Its label has its guid, no more.
+//! A hot spare belongs to no top-level vdev, and may be shared by pools. Its label has its guid and
+//! paths.
 
 use crate::config::VdevConfig;
 use crate::error::LabelError;
@@ -16,17 +17,17 @@ use tarn_ondisk::units::{Guid, Txg};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[doc(alias = "pool_state_t")]
 pub enum PoolState {
-    /// In use, or was when its host stopped.
+    /// The pool is in use, or was when its host stopped.
     Active,
-    /// Given up in order.
+    /// The pool was exported.
     Exported,
-    /// Given up for good.
+    /// The pool was destroyed.
     Destroyed,
     /// No pool: the device is a hot spare.
     Spare,
     /// No pool: the device is a second-level cache.
     Cache,
-    /// Something that we do not know.
+    /// An unknown state.
     Other(u64),
 }
 
@@ -61,7 +62,7 @@ impl PoolState {
     }
 }
 
-/// What every label of a pool says about it.
+/// What every label of a pool has about the pool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolFacts {
     /// Version of the format: 1 to 28, or 5000 for feature flags.
@@ -70,21 +71,21 @@ pub struct PoolFacts {
     pub name: Text,
     /// Whether it is in use.
     pub state: PoolState,
-    /// As of when this is; zero while the vdev is not yet part of it.
+    /// The txg of the label; zero while the vdev has not joined the pool.
     pub txg: Txg,
     /// Its name for good.
     pub guid: Guid,
-    /// Damage by an old program that a user should be told about.
+    /// The number of a known defect of the program that wrote the pool (`errata`).
     pub errata: u64,
-    /// What an administrator wrote about it.
+    /// The property `comment`.
     pub comment: Option<Text>,
-    /// The sets of features it is kept to.
+    /// The property `compatibility`: the feature sets that the pool is kept to.
     pub compatibility: Option<Text>,
     /// The host that used it last; zero for none.
     pub host_id: u64,
     /// That host's name.
     pub host_name: Text,
-    /// The features that one must know to read the MOS: a list of flags.
+    /// The active features that a reader of the MOS must support: a list of flags.
     pub features_for_read: NvList,
 }
 
@@ -102,7 +103,7 @@ impl PoolFacts {
         if leaf.is_spare {
             list.set("is_spare", 1u64);
         }
-        // Below a mirror of log devices only the mirror knows what it is for.
+        // Of a mirror of log devices only the mirror's configuration has `is_log`.
         let is_log = top.top_level.as_ref().is_some_and(|facts| facts.is_log);
         if is_log && leaf.guid == top.guid {
             list.set("is_log", 1u64);
@@ -113,8 +114,8 @@ impl PoolFacts {
         list
     }
 
-    /// The label of a device that is about to join: as of no txg, so that no import takes it for a
-    /// part of the pool before it is one.
+    /// The label of a device that is about to join: of txg 0, so that no import takes the device
+    /// for a member yet.
     pub fn first_label_of(
         &self,
         root: &VdevConfig,
@@ -131,7 +132,7 @@ impl PoolFacts {
             .with("create_txg", create_txg.get())
     }
 
-    /// The configuration as the MOS has it, with the whole tree.
+    /// The configuration for the MOS, with the whole tree.
     pub fn mos_list(&self, root: &VdevConfig) -> NvList {
         let mut list = self.pool_list();
         list.set_flag("com.delphix:has_per_vdev_zaps");
@@ -141,7 +142,7 @@ impl PoolFacts {
         list
     }
 
-    /// What a label, the MOS or a cache file says about the pool.
+    /// Parses the facts about the pool from a label, the MOS or a cache file.
     pub fn parse(list: &NvList) -> Result<PoolFacts, LabelError> {
         let number = |name: &str| list.optional_u64(name).map(|number| number.unwrap_or(0));
         let text = |name: &str| list.optional_text(name).map(|text| text.cloned());

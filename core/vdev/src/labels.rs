@@ -1,17 +1,18 @@
-//! Labels on devices: reading what they say, and writing it so that a crash cannot lose it.
+//! Labels on devices: reading them, and updating configuration and uberblock so that a crash leaves
+//! valid ones.
 //!
 //! # Problem
-//! Before anything of a pool is known, its devices are; the labels lead from them to the root.
-//! Whatever moment the power fails, one root must be found, and a configuration that fits it.
+//! An import starts from devices; their labels lead to the uberblock. Whenever the power fails, the
+//! labels must have an uberblock, and a configuration that fits it.
 //!
 //! # Mechanism
 //! Where labels and their parts are on a device is in `ondisk::label`. Each part carries its own
 //! checksum, so a half-written one is seen.
 //!
-//! A txg becomes the pool in three steps, each of them flushed before the next:
+//! Labels are updated for a txg in three steps, each of them flushed before the next:
 //!
-//! 1. if the configuration changed: labels 0 and 2 get the new one. A crash now leaves labels 1 and
-//!    3, which fit the old uberblock; the new ones are of a later txg than any uberblock and do not
+//! 1. if the configuration changed: labels 0 and 2 get the new one. After a crash now, labels 1 and
+//!    3 fit the old uberblock; labels 0 and 2 are of a later txg than any uberblock and do not
 //!    count.
 //! 2. The uberblock is written to all four labels. A crash in the midst leaves some of the new
 //!    ones, or none.
@@ -21,8 +22,8 @@
 //! pool with hundreds of devices need not write to each of them in every txg.
 //!
 //! # Invariants
-//! - The uberblock of a txg is written only after everything it leads to is flushed; that is the
-//!   caller's part.
+//! - The uberblock of a txg is written only after all blocks it leads to are flushed: the caller
+//!   flushes them.
 //! - A ring slot that is overwritten held the oldest uberblock.
 
 use crate::config::VdevConfig;
@@ -74,7 +75,7 @@ impl Label {
         self.number("state").map(PoolState::from_number)
     }
 
-    /// As of when it is. None for a hot spare; zero for a device that was about to join.
+    /// The txg of the label. None for a hot spare; zero for a device that was about to join.
     pub fn txg(&self) -> Option<Txg> {
         self.number("txg").map(Txg::from)
     }
@@ -121,14 +122,14 @@ pub fn read_labels(window: &Window) -> [Result<Label, LabelError>; 4] {
     })
 }
 
-/// The label to be believed: the latest. That of a hot spare, or of a device that was about to
-/// join, has no time; then it is the first.
+/// The label that counts: the one of the latest txg. Labels of a hot spare, or of a device that was
+/// about to join, have no txg; then the first.
 #[doc(alias = "vdev_label_read_config")]
 pub fn best_label(labels: &[Result<Label, LabelError>]) -> Option<&Label> {
     best_label_until(labels, Txg::MAX)
 }
 
-/// The same, as of a txg: what was written later does not count.
+/// As [`best_label`], up to a txg: later labels do not count.
 pub fn best_label_until(labels: &[Result<Label, LabelError>], until: Txg) -> Option<&Label> {
     let mut best: Option<&Label> = None;
     for label in labels.iter().flatten() {
@@ -158,7 +159,8 @@ pub struct FoundUberblock {
     pub order: ByteOrder,
 }
 
-/// Reads all rings of a device with sectors of `2^ashift` bytes. What does not verify is left out.
+/// Reads the uberblock rings of all labels of a device with sectors of `2^ashift` bytes. Slots that
+/// do not verify are left out.
 pub fn read_uberblocks(window: &Window, ashift: u32) -> Vec<FoundUberblock> {
     let ring = Ring::new(ashift);
     let mut found = Vec::new();
@@ -183,11 +185,11 @@ pub fn read_uberblocks(window: &Window, ashift: u32) -> Vec<FoundUberblock> {
     found
 }
 
-/// The uberblock that is the pool, among those of all its devices.
+/// The newest uberblock among those of all devices: the one that an import uses.
 pub fn best_uberblock<'a>(
     found: impl IntoIterator<Item = &'a FoundUberblock>,
 ) -> Option<&'a FoundUberblock> {
-    // Of equals the first, so that the answer does not depend on which copies there are.
+    // Of equals the first, so that the result does not depend on which copies there are.
     found.into_iter().reduce(|best, other| {
         if other.uberblock.compare(&best.uberblock).is_gt() {
             other
@@ -244,8 +246,8 @@ fn configuration(list: &NvList, label: u64) -> Result<Vec<u8>, LabelError> {
     Ok(area)
 }
 
-/// Makes all four labels of a device that is about to join a pool: no boot environment, this
-/// configuration, no uberblock. What was there before is gone.
+/// Writes all four labels of a device that is about to join a pool: no boot environment, this
+/// configuration, no uberblock. Older contents are overwritten.
 ///
 /// # Errors
 /// The configuration has no room in a label, or the device cannot be written.
@@ -297,14 +299,14 @@ fn write_and_flush(window: &Window, requests: Vec<Request>) -> Result<(), LabelE
 /// Composes the label of a device, given the root, the index of its top-level vdev, and the device.
 pub type ComposeLabel<'a> = dyn Fn(&VdevConfig, usize, &VdevConfig) -> NvList + 'a;
 
-/// What the labels of a pool shall say from now on.
+/// An update of a pool's labels.
 #[derive(Clone, Copy)]
 pub struct LabelUpdate<'a> {
-    /// The root.
+    /// The uberblock.
     pub uberblock: &'a Uberblock,
     /// The pool keeps the last slot for writes that show its host alive.
     pub is_multihost: bool,
-    /// How labels are composed; none where the configuration did not change.
+    /// Composes the new configuration; none where it did not change.
     pub configuration: Option<&'a ComposeLabel<'a>>,
 }
 
@@ -318,9 +320,11 @@ impl std::fmt::Debug for LabelUpdate<'_> {
 }
 
 impl VdevTree {
-    /// Makes a txg the pool. Everything it leads to is flushed already.
+    /// Writes the labels and the uberblock of a txg. The caller has flushed all blocks that it
+    /// leads to.
     ///
-    /// When this fails, either the old or the new txg is the pool; it can be called again.
+    /// When this fails, an import finds either the old or the new uberblock; the call can be
+    /// repeated.
     #[doc(alias = "vdev_config_sync")]
     pub fn write_labels(
         &self,
@@ -451,7 +455,7 @@ pub(crate) fn add_uberblock(
     }
 }
 
-/// A few top-level vdevs, others in every txg. Only such as are part of the pool already, and last.
+/// A few top-level vdevs for an uberblock, others in every txg. No log vdevs, which can be removed.
 pub(crate) fn in_turn(tops: &[Arc<TopVdev>], txg: Txg) -> Vec<Arc<TopVdev>> {
     let lasting: Vec<_> = tops.iter().filter(|top| !top.is_log).cloned().collect();
     let count = widen(lasting.len());
@@ -468,12 +472,12 @@ pub(crate) fn in_turn(tops: &[Arc<TopVdev>], txg: Txg) -> Vec<Arc<TopVdev>> {
 }
 
 impl VdevTree {
-    /// The uberblock that is the pool, over all devices; none when none verifies.
+    /// The newest uberblock of all devices; none when none verifies.
     pub fn newest_uberblock(&self) -> Option<Uberblock> {
         self.uberblock_until(Txg::MAX)
     }
 
-    /// The same, as of a txg: later ones do not count.
+    /// The newest uberblock up to a txg.
     pub fn uberblock_until(&self, until: Txg) -> Option<Uberblock> {
         let mut found = self.found_uberblocks();
         found.retain(|found| found.uberblock.txg <= until);

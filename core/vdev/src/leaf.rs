@@ -1,23 +1,23 @@
-//! A leaf: one device of the pool, as the pool uses it.
+//! A leaf: one device of the pool, with its standing and its dirty time log.
 //!
 //! # Mechanism
 //! A leaf has a *window* on a device: all of it, or the partition of a disk that was given whole.
 //! Offsets count from the start of the window. Behind the two front labels and the boot area the
 //! data starts, which is where a block pointer's offset 0 is on a vdev of one device.
 //!
-//! A leaf that fails is not used any more (its [`Standing`]), and its [dirty time log](Dtl) grows.
-//! One that is in use again is written; blocks whose birth is in its log are read from it only when
-//! nothing else has them, for a checksum tells whether what it has is the block.
+//! A leaf that fails is taken out of use (its [`Standing`]), and its [dirty time log](Dtl) grows. A
+//! leaf that is in use again is written to. A block whose birth is in its log is read from it only
+//! when no other device has it; the checksum then shows whether the leaf has the block.
 //!
-//! What a leaf missed may still be in memory, to be written again while the pool is suspended: all
-//! that was written through the tree since the last flush, if it was taken out of use since then.
-//! Such a leaf can become whole again ([`suspension`](crate::suspension)).
+//! All writes since the last flush of the tree are in memory. A leaf that was taken out of use
+//! since then can become whole again when these are written to it
+//! ([`suspension`](crate::suspension)).
 //!
 //! # Invariants
-//! - What was written and not flushed is known: a leaf with such writes is flushed before an
-//!   uberblock.
+//! - A leaf with unflushed writes is marked, and flushed before an uberblock is written.
 //! - After a failed flush a leaf is never used again before it is opened anew.
-//! - A leaf is taken out of use with the births of all that it was sent and may not have.
+//! - The dirty time log of a leaf that is taken out of use has the births of all writes that it may
+//!   not have.
 
 use crate::config::{VdevConfig, VdevKind};
 use crate::dtl::Dtl;
@@ -37,7 +37,7 @@ use tarn_ondisk::declare::narrow;
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{AllocatedSize, Guid, Txg};
 
-/// How much is read to see whether a device answers.
+/// How much is read to find out whether a device answers.
 const PROBE_BYTES: u64 = 8192;
 
 /// A device, or the part of it that is the pool's.
@@ -59,9 +59,9 @@ impl Window {
         }
     }
 
-    /// What a pool has of a device: all of it, or, in a file that is the image of a disk given to a
-    /// pool whole, the partition that OpenZFS made there. Partitions of real disks have devices of
-    /// their own.
+    /// The window of a pool on a device: all of it, or, in a file that is the image of a whole
+    /// disk, the partition that OpenZFS made there. Partitions of real disks have devices of their
+    /// own.
     pub fn of_pool(device: Arc<dyn Device>) -> Window {
         let whole = Window::whole(device);
         if whole.info().is_block_device {
@@ -86,12 +86,12 @@ impl Window {
         self.size_bytes
     }
 
-    /// What it is on.
+    /// The device.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
     }
 
-    /// What the device is.
+    /// The description of the device.
     pub fn info(&self) -> &DeviceInfo {
         self.device.describe()
     }
@@ -111,7 +111,7 @@ impl Window {
 /// Opens the device at a path, for a pool.
 ///
 /// # Errors
-/// What the system said.
+/// The error of the system.
 pub fn open_window(host: &Host, path: &Path, mode: OpenMode) -> Result<Window, OpenError> {
     host.open_device(path, mode).map(Window::of_pool)
 }
@@ -121,11 +121,11 @@ pub fn open_window(host: &Host, path: &Path, mode: OpenMode) -> Result<Window, O
 pub struct Leaf {
     /// Its name for good.
     pub guid: Guid,
-    /// File or disk.
+    /// Whether it is a file or a disk.
     pub kind: VdevKind,
     /// Where it is.
     pub path: Text,
-    /// Sectors of its device may not be larger: blocks begin at any multiple of it.
+    /// The sectors of its device may not be larger: blocks begin at any multiple of this.
     sector_bytes_max: u64,
     state: RwLock<LeafState>,
     has_unflushed: AtomicBool,
@@ -136,18 +136,18 @@ pub struct Leaf {
     newest_birth: AtomicU64,
     in_flight: AtomicU64,
     last_end: AtomicU64,
-    /// It failed, and was not taken out of use, because nothing covers what it has.
+    /// It failed and stays in use, because the other leaves of its vdev do not have all its blocks.
     has_failed: AtomicBool,
-    /// Its standing is stored, and holds when the pool is opened again.
+    /// Its standing is stored, and holds when the pool is opened again (not `zpool offline -t`).
     is_lasting: AtomicBool,
     /// The newest uberblock that was written to it, and the one that was tried last.
     written_uberblock: AtomicU64,
     tried_uberblock: AtomicU64,
     /// How many requests of each class its device has.
     pub(crate) room: Room,
-    /// How often it erred.
+    /// Its error counters.
     pub errors: ErrorCounters,
-    /// What it did.
+    /// Its I/O statistics.
     pub probes: LeafProbes,
 }
 
@@ -156,9 +156,9 @@ struct LeafState {
     window: Option<Window>,
     standing: Standing,
     dtl: Dtl,
-    /// From this birth on the log has txgs that the MOS may not have.
+    /// The first birth in its log that the MOS may not have.
     unsaved_dtl: Option<Txg>,
-    /// All that it missed is in memory, if this is still the number of the last flush.
+    /// All writes that it missed are in memory, if this is still the number of the last flush.
     kept_since: Option<u64>,
 }
 
@@ -173,7 +173,7 @@ impl LeafState {
         was_empty
     }
 
-    /// It has all that it ever missed.
+    /// Empties the dirty time log.
     fn forget_missed(&mut self) {
         self.dtl = Dtl::new();
         self.unsaved_dtl = None;
@@ -182,7 +182,7 @@ impl LeafState {
 }
 
 impl Leaf {
-    /// A leaf that is not open yet, of a vdev whose blocks begin at multiples of so many bytes.
+    /// A leaf that is not open yet, of a vdev with sectors of this size.
     pub(crate) fn new(config: &VdevConfig, sector_bytes_max: u64) -> Leaf {
         let path = config.path.clone().unwrap_or_default();
         Leaf {
@@ -215,7 +215,7 @@ impl Leaf {
         }
     }
 
-    /// The same device under the name of this configuration. It is counted anew.
+    /// The same device under the guid of this configuration. Its statistics start anew.
     pub(crate) fn renamed(&self, config: &VdevConfig) -> Leaf {
         let load = |from: &AtomicU64| AtomicU64::new(from.load(Ordering::Relaxed));
         let leaf = Leaf::new(config, self.sector_bytes_max);
@@ -241,7 +241,7 @@ impl Leaf {
         }
     }
 
-    /// Opens the device, if its stored condition allows. What comes of it is in the standing.
+    /// Opens the device, unless it is stored as faulted or offline. The standing has the result.
     pub(crate) fn open(&self, host: &Host, config: &VdevConfig, mode: OpenMode) {
         let condition = config.condition;
         let reason = condition.reason.map(Reason::from);
@@ -292,7 +292,7 @@ impl Leaf {
         }
     }
 
-    /// Whether its device can be asked for each block.
+    /// Whether the sectors of the device are small enough for the vdev.
     fn has_right_sectors(&self, window: &Window) -> bool {
         u64::from(window.info().logical_sector_bytes) <= self.sector_bytes_max
     }
@@ -323,32 +323,32 @@ impl Leaf {
         state.window.is_some() && state.standing.state.is_usable()
     }
 
-    /// True if it can be relied on: usable, and its dirty time log is empty.
+    /// True if it is usable and its dirty time log is empty.
     pub fn is_whole(&self) -> bool {
         let state = self.state.read();
         state.window.is_some() && state.standing.state.is_usable() && state.dtl.is_empty()
     }
 
-    /// The txgs whose blocks it misses.
+    /// Its dirty time log.
     pub fn dtl(&self) -> Dtl {
         self.state.read().dtl.clone()
     }
 
-    /// True if it misses blocks of this birth.
+    /// True if its dirty time log has this birth.
     #[doc(alias = "vdev_dtl_contains")]
     pub fn misses(&self, birth: Txg) -> bool {
         self.state.read().dtl.contains(birth)
     }
 
-    /// It misses blocks of these births, which are not in memory any more. Gives whether it missed
-    /// none before.
+    /// Adds births to its dirty time log, of blocks that are not in memory any more. Gives whether
+    /// the log was empty.
     pub fn add_to_dtl(&self, births: RangeInclusive<Txg>) -> bool {
         let mut state = self.state.write();
         state.kept_since = None;
         state.miss(births)
     }
 
-    /// It has all that it ever missed. Gives whether it missed anything.
+    /// Empties its dirty time log. Gives whether the log had any birth.
     pub fn clear_dtl(&self) -> bool {
         let mut state = self.state.write();
         let had_missed = !state.dtl.is_empty();
@@ -356,7 +356,8 @@ impl Leaf {
         had_missed
     }
 
-    /// Adds what the MOS says that it misses. Gives whether it missed nothing before.
+    /// Adds the dirty time log that the MOS has. Gives whether the log was empty and is not any
+    /// more.
     pub(crate) fn load_dtl(&self, stored: &Dtl) -> bool {
         let mut state = self.state.write();
         let was_empty = state.dtl.is_empty();
@@ -364,19 +365,19 @@ impl Leaf {
         was_empty && !state.dtl.is_empty()
     }
 
-    /// From which birth on its dirty time log has txgs that the MOS may not have.
+    /// The first birth in its dirty time log that the MOS may not have.
     pub(crate) fn unsaved_dtl(&self) -> Option<Txg> {
         self.state.read().unsaved_dtl
     }
 
-    /// The MOS has this of its dirty time log.
+    /// Notes that the MOS has this much of its dirty time log.
     pub fn note_saved_dtl(&self, saved: &Dtl) {
         let mut state = self.state.write();
         state.unsaved_dtl = state.dtl.first_beyond(saved);
     }
 
-    /// Nothing was ever stored that was born later: the dirty time log ends there. One that says
-    /// that something is missed goes on saying so.
+    /// Ends its dirty time log at the newest txg of the pool: no block has a later birth. A log
+    /// that is not empty keeps at least that txg.
     pub(crate) fn end_dtl(&self, newest: Txg) {
         let mut state = self.state.write();
         if state.dtl.is_empty() {
@@ -389,17 +390,17 @@ impl Leaf {
         state.unsaved_dtl = state.unsaved_dtl.map(|known| known.min(newest));
     }
 
-    /// Whether it stays as it is when the pool is opened again.
+    /// Whether its standing is stored.
     pub(crate) fn is_lasting(&self) -> bool {
         self.is_lasting.load(Ordering::Relaxed)
     }
 
-    /// Says whether it stays as it is when the pool is opened again.
+    /// Sets whether its standing is stored.
     pub(crate) fn set_lasting(&self, is_lasting: bool) {
         self.is_lasting.store(is_lasting, Ordering::Relaxed);
     }
 
-    /// Changes how it is. A device that is not usable any more is let go.
+    /// Changes its standing. A device that is not usable any more is closed.
     pub(crate) fn set_standing(&self, standing: Standing) {
         let mut state = self.state.write();
         state.standing = standing;
@@ -414,22 +415,21 @@ impl Leaf {
         state.standing = standing;
     }
 
-    /// It failed, and nothing covers what it has.
+    /// Notes that it failed, and stays in use because the other leaves do not have all its blocks.
     pub(crate) fn note_failed(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// The births of blocks that it was sent and may not have, and `next`, the txg that is stored
-    /// next.
+    /// The births of unflushed writes to it, and `next`, the txg that is stored next.
     fn doubtful(&self, next: Txg) -> RangeInclusive<Txg> {
         let first = self.unflushed_birth.load(Ordering::Relaxed).min(next.get());
         let last = self.newest_birth.load(Ordering::Relaxed).max(next.get());
         Txg::new(first)..=Txg::new(last)
     }
 
-    /// Faulted, offline or gone: its dirty time log grows from here, since others cover what it
-    /// has. What it misses is in memory since the flush of this number, or not at all; what it
-    /// missed before is not.
+    /// Takes it out of use, as faulted, offline or removed: its dirty time log grows from here.
+    /// `kept_since` is the number of the flush since which writes are in memory, if they are. It
+    /// counts only if the log was empty: earlier writes that it missed are not in memory.
     pub(crate) fn retire(&self, standing: Standing, kept_since: Option<u64>, next: Txg) {
         self.has_failed.store(false, Ordering::Relaxed);
         let doubtful = self.doubtful(next);
@@ -445,21 +445,22 @@ impl Leaf {
         );
     }
 
-    /// It is out of use already, and something that it was sent has failed.
+    /// Adds unflushed births to the log of a leaf that is out of use already, when another request
+    /// to it failed.
     pub(crate) fn note_failed_again(&self, next: Txg) {
         let doubtful = self.doubtful(next);
         self.state.write().miss(doubtful);
     }
 
-    /// A write of a block of this birth has failed on it, and the others of its vdev have the
-    /// block.
+    /// Adds the birth of a block whose write to it failed, while the other leaves of its vdev have
+    /// the block.
     pub(crate) fn note_missed(&self, birth: Txg) {
         self.state.write().miss(birth..=birth);
     }
 
-    /// Blocks of these births are written to its vdev without it, if it is not in use. Gives
-    /// whether these are the first that it misses. What it missed before may still be in memory.
-    /// Since it was taken out of use it misses all that is born, so that its log needs no gaps.
+    /// If it is not in use, adds the births of blocks that are written to its vdev. Gives whether
+    /// the log was empty. It misses all blocks since it was taken out of use, so the log gets no
+    /// gaps between births.
     pub(crate) fn note_skipped(&self, births: &[Txg]) -> bool {
         if self.is_usable() {
             return false;
@@ -474,8 +475,8 @@ impl Leaf {
         was_whole && !state.dtl.is_empty()
     }
 
-    /// Blocks of these births were written to its vdev that are not in memory any more. Gives
-    /// whether it missed them, and none before.
+    /// If it is not in use, adds the births of blocks that were written to its vdev and are not
+    /// kept in memory. Gives whether the log was empty.
     pub(crate) fn note_not_kept(&self, births: &[Txg]) -> bool {
         if self.is_usable() {
             return false;
@@ -486,22 +487,22 @@ impl Leaf {
         is_first
     }
 
-    /// Whether it may be taken back while the pool is suspended: it failed and nothing covers it,
-    /// or all that it missed is in memory, as this is the number of the last flush.
+    /// Whether it may be opened again while the pool is suspended: it failed and stayed in use, or
+    /// all writes that it missed are in memory. `generation` is the number of the last flush.
     pub(crate) fn wants_reopening(&self, generation: u64) -> bool {
         let failed = self.has_failed.load(Ordering::Relaxed);
         failed || self.state.read().kept_since == Some(generation)
     }
 
-    /// Opens the device anew. Until it [is back](Self::note_back) it may lack whatever was written
-    /// since this flush, the last one.
+    /// Opens the device anew. Until it [is back](Self::note_back) its dirty time log has all births
+    /// since the last flush, whose number is `generation`.
     pub(crate) fn reopen(&self, host: &Host, generation: u64, next: Txg) {
         let doubtful = self.doubtful(next);
         let before = {
             let mut state = self.state.write();
             if state.miss(doubtful) {
                 state.kept_since = Some(generation);
-                // If the pool goes on without it, it is no longer one that nothing covers.
+                // The pool may go on without it: then the other leaves have all its blocks.
                 self.has_failed.store(false, Ordering::Relaxed);
             }
             state.window.take()
@@ -513,7 +514,7 @@ impl Leaf {
         {
             window.device().give_up();
         }
-        // Only then it is free to be opened.
+        // A device is opened exclusively: the old handle is closed first.
         drop(before);
         let opened = self.open_window(host, mode);
         let opened = opened.ok().filter(|window| {
@@ -528,8 +529,9 @@ impl Leaf {
         self.set_window(window, Standing::ONLINE);
     }
 
-    /// It is what it was. It is whole if all that it missed is in memory, as this is the number of
-    /// the last flush: that is to be written to it before the pool goes on.
+    /// Notes that its labels and newest uberblock are as expected. Empties its log if all writes
+    /// that it missed are in memory: the caller writes them to it before the pool goes on.
+    /// `generation` is the number of the last flush.
     pub(crate) fn note_back(&self, generation: u64) {
         self.has_failed.store(false, Ordering::Relaxed);
         let mut state = self.state.write();
@@ -538,24 +540,24 @@ impl Leaf {
         }
     }
 
-    /// It is what it was, and its vdev holds nothing that it could have missed.
+    /// Notes that it is back on a vdev that holds no blocks: empties its log.
     pub(crate) fn note_back_empty(&self) {
         self.has_failed.store(false, Ordering::Relaxed);
         self.clear_dtl();
     }
 
-    /// The newest uberblock on it, as it was found when it was opened.
+    /// Notes the newest uberblock that was found on it when it was opened.
     pub(crate) fn note_found_uberblock(&self, txg: Txg) {
         self.written_uberblock.store(txg.get(), Ordering::Relaxed);
         self.tried_uberblock.store(txg.get(), Ordering::Relaxed);
     }
 
-    /// An uberblock is on its way to it.
+    /// Notes the uberblock that is being written to it.
     pub(crate) fn note_tried_uberblock(&self, txg: Txg) {
         self.tried_uberblock.store(txg.get(), Ordering::Relaxed);
     }
 
-    /// That uberblock is durable.
+    /// Notes that this uberblock is durable.
     pub(crate) fn note_written_uberblock(&self) {
         let tried = self.tried_uberblock.load(Ordering::Relaxed);
         self.written_uberblock.store(tried, Ordering::Relaxed);
@@ -574,14 +576,14 @@ impl Leaf {
             .any(|known| known.load(Ordering::Relaxed) == txg.get())
     }
 
-    /// How long its device has given no answer, though it owes some.
+    /// For how long its device has not answered, with requests under way.
     pub(crate) fn silent_ns(&self) -> u64 {
         let state = self.state.read();
         let window = state.window.as_ref();
         window.map_or(0, |window| window.device().silent_ns())
     }
 
-    /// Requests to its device fail instead of waiting for it.
+    /// Makes requests to its device fail instead of waiting for it.
     pub(crate) fn give_up(&self) {
         let state = self.state.read();
         if let Some(window) = &state.window {
@@ -589,18 +591,18 @@ impl Leaf {
         }
     }
 
-    /// Lets the device go. Nothing that it is asked for then is done.
+    /// Closes the device. Later requests fail.
     pub(crate) fn close(&self) {
         self.set_standing(not_open());
     }
 
-    /// The room it has for data.
+    /// Its size without labels and boot area.
     pub fn data_size(&self) -> Option<AllocatedSize> {
         let window = self.window()?;
         tarn_ondisk::label::data_size(window.size_bytes)
     }
 
-    /// True if something was written that is not flushed.
+    /// True if it has unflushed writes.
     pub(crate) fn has_unflushed(&self) -> bool {
         self.has_unflushed.load(Ordering::Acquire)
     }
@@ -609,27 +611,29 @@ impl Leaf {
         self.has_unflushed.store(has_unflushed, Ordering::Release);
     }
 
-    /// Blocks of these births are being written, or were.
+    /// Notes the births of blocks that are being written.
     pub(crate) fn note_written(&self, births: RangeInclusive<Txg>) {
         let (first, last) = (births.start().get(), births.end().get());
         self.unflushed_birth.fetch_min(first, Ordering::AcqRel);
         self.newest_birth.fetch_max(last, Ordering::AcqRel);
     }
 
-    /// It is about to be flushed. Gives what it takes to [take that back](Self::flush_failed).
+    /// Marks it as flushed, when its flush begins. Gives what [`flush_failed`](Self::flush_failed)
+    /// needs to take that back.
     pub(crate) fn begin_flush(&self) -> Unflushed {
-        // Before, not after: what is written meanwhile is not covered.
+        // Before the flush, not after: writes during the flush are not covered by it.
         self.set_unflushed(false);
         Unflushed(self.unflushed_birth.swap(u64::MAX, Ordering::AcqRel))
     }
 
-    /// The flush has failed: what was written before it is not durable.
+    /// Takes [`begin_flush`](Self::begin_flush) back: writes before the failed flush are not
+    /// durable.
     pub(crate) fn flush_failed(&self, before: Unflushed) {
         self.unflushed_birth.fetch_min(before.0, Ordering::AcqRel);
         self.set_unflushed(true);
     }
 
-    /// How many bytes it is reading or writing.
+    /// The bytes of requests under way.
     pub(crate) fn in_flight_bytes(&self) -> u64 {
         self.in_flight.load(Ordering::Relaxed)
     }
@@ -643,22 +647,22 @@ impl Leaf {
         self.in_flight.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// How far from where its last request ended.
+    /// The distance of an offset from the end of its last request.
     pub(crate) fn distance(&self, offset: u64) -> u64 {
         self.last_end.load(Ordering::Relaxed).abs_diff(offset)
     }
 
-    /// What goes into an error when it cannot be used.
+    /// The failure of a leaf that is not in use.
     pub(crate) fn not_usable(&self) -> LeafFailure {
         self.failure(LeafFailureKind::NotUsable(self.standing()))
     }
 
-    /// What goes into an error when the device reported one.
+    /// The failure of a device that reported an error.
     pub(crate) fn device_failure(&self, error: DeviceError) -> LeafFailure {
         self.failure(LeafFailureKind::Device(error))
     }
 
-    /// What goes into an error when its bytes did not verify.
+    /// The failure of a device whose bytes did not verify.
     pub(crate) fn checksum_failure(&self) -> LeafFailure {
         self.failure(LeafFailureKind::Checksum)
     }
@@ -672,7 +676,7 @@ impl Leaf {
     }
 }
 
-/// What was not flushed when a flush began.
+/// The smallest unflushed birth when a flush began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unflushed(u64);
 

@@ -1,8 +1,8 @@
 //! The `vdev` layer: the device tree, redundancy, labels and health.
 //!
 //! # Problem
-//! Disks break, vanish, lie, and lose power in the midst of a write. Above this layer a block has
-//! an address and is simply read and written.
+//! Devices fail, disappear, return wrong bytes, and lose power in the midst of a write. The layers
+//! above read and write a block by its address and know none of this.
 //!
 //! # Mechanism
 //! A pool's space is divided among *top-level vdevs*; a block pointer names one of them and an
@@ -12,21 +12,20 @@
 //! not cover the others. [`labels`] lead from devices to the pool, and make a txg the pool;
 //! [`import_search`] finds pools among devices.
 //!
-//! Many requests go down together and become one batch per device (`queue`). Nothing is buffered
-//! here: when a call returns, its requests are done.
+//! A call hands over many requests, which become one batch per device (`queue`). This layer buffers
+//! nothing: when a call returns, its requests are done.
 //!
 //! # Invariants
 //! - Bytes handed out were accepted by the caller's checksum.
 //! - A write that succeeded is on enough devices in use to survive as many failures as the vdev's
-//!   redundancy has left. A device that missed it is not in use, and has its birth in its
-//!   [dirty time log](dtl).
+//!   redundancy has left. A device that missed the write is not in use, and its [dirty time
+//!   log](dtl) has the birth of the block.
 //! - After a failed flush a device is not used again before it is opened anew.
-//! - A write of a transaction group waits for devices that are gone ([`suspension`]), and keeps in
-//!   memory what they may have lost.
+//! - While devices are gone that redundancy does not cover, writes of transaction groups wait
+//!   ([`suspension`]), and unflushed writes stay in memory.
 //!
 //! # Knows nothing about
-//! block pointers, space maps, transactions. It is told which bytes are right, and in which order
-//! to flush.
+//! block pointers, space maps, transactions. Callers say which bytes are right, and when to flush.
 
 pub mod auxiliary;
 pub mod config;

@@ -1,26 +1,26 @@
-//! Membership: how the configuration of a top-level vdev changes when a device joins or leaves it.
+//! Configurations of a top-level vdev after `zpool attach`, `detach` and `replace`.
 //!
 //! # Mechanism
 //! A device alone becomes a mirror when another joins: the mirror takes over what only a top-level
-//! vdev has (its room, its space maps, its ZAP), and gets a guid of its own. When all but one have
-//! left, that one takes all of this over again, and the mirror's guid, too: its sibling's old label
-//! names that guid, and so is seen to be of the same vdev.
+//! vdev has (its asize, its space maps, its ZAP), and gets a guid of its own. When one device is
+//! left, it takes all of this over again, and the mirror's guid, too: the old label of the device
+//! that left names that guid, so an import sees that both are of the same vdev.
 //!
-//! Only devices and mirrors of devices are changed. What is being replaced or spared already is
-//! nested deeper.
+//! Only devices and mirrors of devices can be changed, not vdevs with a `replacing` or `spare` vdev
+//! below.
 
 use crate::config::{VdevConfig, VdevKind};
 use tarn_ondisk::units::Guid;
 
-/// Pairs that are carried, and belong to whatever is the top-level vdev.
+/// Pairs of the configuration that are carried through, and belong to the top-level vdev.
 const OF_TOP: &[&str] = &["com.delphix:vdev_zap_top", "min_alloc"];
 
-/// A top-level vdev that a device has left.
+/// A top-level vdev after a device has left it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Left {
-    /// What it is from then on.
+    /// Its configuration from then on.
     pub config: VdevConfig,
-    /// The device that has left, without anything of the top-level vdev.
+    /// The device that has left, without the pairs of the top-level vdev.
     pub leaf: VdevConfig,
     /// The device that is alone now, by the guid that it had.
     pub heir: Option<Guid>,
@@ -51,7 +51,8 @@ impl VdevConfig {
         Some(config)
     }
 
-    /// This top-level vdev, with another device in the place of `old`. None where that cannot be.
+    /// This top-level vdev, with another device in the place of `old`. None where `old` is neither
+    /// this vdev nor a device of this mirror.
     pub fn with_replaced(&self, old: Guid, new: VdevConfig) -> Option<Left> {
         let (mut config, mut new) = (self.clone(), new);
         let leaf = match self.kind {
@@ -102,7 +103,7 @@ impl VdevConfig {
     }
 }
 
-/// Gives one vdev what makes the other a top-level vdev.
+/// Moves what only a top-level vdev has from one vdev to the other.
 #[doc(alias = "vdev_top_transfer")]
 fn hand_over_top(from: &mut VdevConfig, to: &mut VdevConfig) {
     to.id = from.id;

@@ -1,14 +1,13 @@
-//! New top-level vdevs: open, and outside of the tree until they join it.
+//! New top-level vdevs (`zpool add`): opened and labelled before they join the tree.
 //!
 //! # Mechanism
-//! What is in the tree is in the configuration that the next group stores, for whatever reason it
-//! is there. So a vdev is opened and labelled on its own, where it can still fail and leave nothing
-//! behind, and joins the tree in memory by the thread that stores groups, in the midst of the group
-//! that also stores its objects.
+//! The next txg stores the configuration of every vdev in the tree. So a new vdev is opened and
+//! labelled outside of the tree, where it can still fail and leave nothing behind. The sync thread
+//! adds it to the tree in memory, in the txg that also stores its objects.
 //!
 //! # After a crash
-//! The pool is found without the vdev, whose labels of no txg make it part of no pool, or with all
-//! that belongs to it.
+//! An import finds the pool without the vdev, since labels of txg 0 are no members, or with the
+//! vdev and all its objects.
 
 use crate::config::VdevConfig;
 use crate::error::OpenError;
@@ -19,7 +18,7 @@ use std::sync::Arc;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::VdevId;
 
-/// A top-level vdev that is open, and part of nothing yet. Its devices are let go with it.
+/// A top-level vdev that is open and not in the tree. Dropping it closes its devices.
 #[derive(Debug)]
 pub struct NewTop {
     config: VdevConfig,
@@ -27,7 +26,7 @@ pub struct NewTop {
 }
 
 impl NewTop {
-    /// What it is to be.
+    /// The configuration that it joins with.
     pub fn config(&self) -> &VdevConfig {
         &self.config
     }
@@ -39,10 +38,10 @@ impl NewTop {
 }
 
 impl VdevTree {
-    /// Opens a top-level vdev that is about to join. Its labels do not matter.
+    /// Opens the devices of a new top-level vdev, whatever their labels say.
     ///
     /// # Errors
-    /// It is of a kind that we cannot write, or has not enough devices.
+    /// The kind of the vdev is not supported, or too few of its devices can be used.
     pub fn open_new_top(&self, config: &VdevConfig) -> Result<NewTop, OpenError> {
         let top = TopVdev::new(config, &[]);
         refuse_unsupported(&top, Need::All)?;
@@ -63,7 +62,7 @@ impl VdevTree {
         }
     }
 
-    /// New vdevs are part of the tree from now on, numbered behind the last. Gives their numbers.
+    /// Adds new vdevs to the tree, numbered behind the last. Gives their numbers.
     pub fn join(&self, joining: Vec<NewTop>) -> Vec<VdevId> {
         let mut state = self.state.write();
         let mut ids = Vec::with_capacity(joining.len());

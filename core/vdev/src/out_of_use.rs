@@ -1,12 +1,11 @@
-//! Out of use: devices that fail, or that an administrator does without for a while, and how they
-//! come back.
+//! Devices out of use, by an error, `zpool offline` or `zpool offline -f`, and how they come back.
 //!
 //! # Mechanism
-//! A leaf is taken out of use only while the rest of its vdev covers what it has, or where what it
-//! has may be lost: on a log vdev. Its [dirty time log](crate::Dtl) grows from then on. It comes
-//! back with that log, unless its vdev was emptied, so that there was nothing to miss.
+//! A leaf is taken out of use only while the other leaves of its vdev have all its blocks, or on a
+//! log vdev, whose blocks are in memory as well. Its [dirty time log](crate::Dtl) grows from then
+//! on. When it comes back it keeps that log, unless its vdev was emptied meanwhile.
 //!
-//! What an administrator asked for only for now is not stored.
+//! `zpool offline -t` is not stored.
 
 use crate::config::StoredCondition;
 use crate::dtl::Dtl;
@@ -17,28 +16,28 @@ use crate::tree::VdevTree;
 use std::sync::atomic::Ordering;
 use tarn_ondisk::units::{Guid, Txg, VdevId};
 
-/// How a device is taken out of use.
+/// How an administrator takes a device out of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutOfUse {
-    /// `zpool offline`: until it is brought back.
+    /// `zpool offline`: until `zpool online`.
     Offline,
-    /// The same, until the pool is opened again.
+    /// `zpool offline -t`: until the pool is opened again.
     OfflineForNow,
-    /// `zpool offline -f`: as one that failed.
+    /// `zpool offline -f`: as a device that failed.
     Faulted,
-    /// The same, until the pool is opened again.
+    /// `zpool offline -f -t`: until the pool is opened again.
     FaultedForNow,
 }
 
 impl VdevTree {
-    /// Takes a device out of use until it is brought back: `zpool offline`. False, and nothing
-    /// happens, if the rest of its vdev does not cover what it has.
+    /// Takes a device out of use as `zpool offline` does. False, and nothing happens, if the other
+    /// devices of its vdev do not have all its blocks.
     pub fn take_offline(&self, guid: Guid) -> bool {
         self.take_out_of_use(guid, OutOfUse::Offline)
     }
 
-    /// Takes a device out of use until it is brought back, or only until the pool is opened again.
-    /// False, and nothing happens, if the rest of its vdev does not cover what it has.
+    /// Takes a device out of use. False, and nothing happens, if the other devices of its vdev do
+    /// not have all its blocks.
     pub fn take_out_of_use(&self, guid: Guid, how: OutOfUse) -> bool {
         let tops = self.tops();
         let with_leaf = tops.iter().find_map(|top| {
@@ -60,14 +59,14 @@ impl VdevTree {
         if !self.retire(top, leaf, standing) {
             return false;
         }
-        // What failed before is out of use as the administrator says.
+        // A device that failed before gets the standing that the administrator asked for.
         leaf.set_standing(standing);
         leaf.set_lasting(matches!(how, OutOfUse::Offline | OutOfUse::Faulted));
         self.set_offline_in_config(guid, how == OutOfUse::Offline);
         true
     }
 
-    /// Adds what the MOS has as a device's dirty time log.
+    /// Adds the dirty time log of a device that the MOS has.
     #[doc(alias = "vdev_dtl_load")]
     pub fn load_dtl(&self, guid: Guid, stored: &Dtl) {
         if self.leaf(guid).is_some_and(|leaf| leaf.load_dtl(stored)) {
@@ -75,8 +74,9 @@ impl VdevTree {
         }
     }
 
-    /// Dirty time logs end at the newest txg of the pool, which is about to be written: what comes is
-    /// written to all devices that are in use. The others miss it from the next txg on.
+    /// Ends the dirty time logs that are open at their end, when the pool is about to be written:
+    /// those of devices in use at the newest txg, since they get all later writes; those of others
+    /// at the next txg.
     pub fn end_dtls(&self, newest: Txg) {
         for leaf in self.leaves() {
             match leaf.is_usable() {
@@ -87,19 +87,19 @@ impl VdevTree {
         }
     }
 
-    /// The newest txg that is stored. What a device may lack that fails was born later, or was not
-    /// flushed.
+    /// Notes the newest txg that is stored. A device that fails from now on may lack blocks of
+    /// later births, and unflushed ones.
     pub fn note_stored_txg(&self, txg: Txg) {
         self.stored_txg.fetch_max(txg.get(), Ordering::AcqRel);
     }
 
-    /// The txg that is stored next, at the earliest.
+    /// The txg after the newest stored one.
     pub(crate) fn next_txg(&self) -> Txg {
         Txg::new(self.stored_txg.load(Ordering::Acquire)).next()
     }
 
-    /// Devices that are not there when a pool is opened for writing miss what is written from now
-    /// on, labels and uberblocks at the least.
+    /// Adds the next txg to the dirty time logs of devices that are absent when a pool is opened
+    /// for writing: they miss its labels and uberblock at the least.
     pub fn note_absent(&self) {
         let births = [self.next_txg()];
         let tops = self.tops();
@@ -107,8 +107,9 @@ impl VdevTree {
         tops.iter().for_each(|top| self.note_skipped(top, births));
     }
 
-    /// Blocks of these births are written to a vdev: those of its devices that are not in use miss
-    /// them. On a log vdev that counts only if they are made durable there.
+    /// Adds births of blocks that are written to a vdev to the dirty time logs of its devices that
+    /// are not in use. Not on a log vdev: there only durable writes count
+    /// ([`write_durably`](VdevTree::write_durably)).
     pub(crate) fn note_skipped(&self, top: &TopVdev, births: impl Fn() -> Vec<Txg>) {
         let are_all_in_use = top.leaves.iter().all(|leaf| leaf.is_usable());
         if are_all_in_use || top.is_log || !top.standing().state.is_usable() {
@@ -122,7 +123,7 @@ impl VdevTree {
         }
     }
 
-    /// A vdev holds nothing: its devices that work have missed nothing that counts.
+    /// Clears the dirty time logs of the usable devices of a vdev that holds no blocks.
     pub fn note_empty(&self, vdev: VdevId) {
         let top = self.top(vdev);
         let leaves = top.iter().flat_map(|top| &top.leaves);
@@ -132,7 +133,8 @@ impl VdevTree {
             .for_each(|_| self.note_change());
     }
 
-    /// Opens a device again whose vdev holds nothing that it could have missed. Gives how it is.
+    /// Opens a device again whose vdev holds no blocks, and clears its dirty time log. Gives its
+    /// standing.
     pub fn bring_back_empty(&self, guid: Guid) -> Standing {
         let tops = self.tops();
         let with_leaf = tops.iter().find_map(|top| {
@@ -192,12 +194,14 @@ impl VdevTree {
         });
     }
 
-    /// Takes a failed leaf out of use, if the rest of its vdev covers what it has. False if not.
+    /// Takes a failed leaf out of use, if the other leaves of its vdev have all its blocks. False
+    /// if not.
     ///
-    /// What counts is the vdev as it is now: what has left it meanwhile covers nothing.
+    /// The vdev as it is in the tree now decides: a leaf that has left it meanwhile covers nothing.
     pub(crate) fn retire(&self, top: &TopVdev, leaf: &Leaf, standing: Standing) -> bool {
         let (kept_since, next) = (self.kept_since(), self.next_txg());
-        // One at a time: of two that fail at the same moment each would be covered by the other.
+        // Under the lock of the tree: of two leaves that fail at the same moment, each would count
+        // on the other.
         let state = self.state.write();
         if !leaf.is_usable() {
             leaf.note_failed_again(next);

@@ -1,4 +1,4 @@
-//! Places: where on the pool's top-level vdevs the bytes of a block are, and what is written there.
+//! Places (DVAs) of blocks on top-level vdevs, and the bytes to be written there.
 
 use std::sync::Arc;
 use tarn_host::buffer::Buffer;
@@ -9,21 +9,21 @@ use tarn_ondisk::units::{Txg, VdevId, VdevOffset};
 pub struct Place {
     /// The index of the top-level vdev.
     pub vdev: VdevId,
-    /// Where on it, as block pointers count.
+    /// The offset in the top-level vdev, as block pointers count.
     pub offset: VdevOffset,
-    /// How many bytes, without parity.
+    /// The size in bytes, without parity.
     pub size: u64,
-    /// The txg in which the block was given this place: its physical birth. A device whose dirty
+    /// The physical birth of the block: the txg that allocated this place. A device whose dirty
     /// time log has that txg does not have the block. A RAID-Z that was expanded places a block by
     /// the width that it had then.
     pub birth: Txg,
 }
 
-/// Bytes for a place.
+/// A write of one block to its place.
 #[derive(Debug, Clone)]
 pub struct PhysicalWrite {
     /// Where.
     pub place: Place,
-    /// What. As many bytes as the place has.
+    /// The bytes, as many as the place has.
     pub data: Arc<Buffer>,
 }

@@ -1,8 +1,8 @@
 //! The measuring points of this layer.
 //!
 //! Every leaf keeps what `zpool iostat` shows (operations, bytes, times and sizes by class), and
-//! hangs it into the tree of statistics as `vdev:0:<guid>`, where `tarn kstat vdev` finds it: why
-//! is it slow? Which device is slow, whether its queue or the device itself, with which sizes.
+//! registers it as the kstat `vdev:0:<guid>`, which `tarn kstat vdev` prints: it tells which device
+//! is slow, whether in its queue or in the device itself, and with which sizes of requests.
 
 use std::sync::Arc;
 use tarn_ondisk::nvlist::Text;
@@ -11,7 +11,7 @@ use tarn_probe::{
     Instance, IoKind, IoPriority, Value, VdevStatistics, VdevStatisticsSnapshot, registry,
 };
 
-/// The module under which all of it is found.
+/// The module of these kstats.
 const MODULE: &str = "vdev";
 
 /// What is counted for one leaf.
@@ -19,12 +19,12 @@ const MODULE: &str = "vdev";
 pub struct LeafProbes {
     /// Operations, bytes, times, sizes.
     pub statistics: Arc<VdevStatistics>,
-    /// Keeps it in the tree of statistics.
+    /// Keeps the kstat registered.
     _instance: Arc<Instance>,
 }
 
 impl LeafProbes {
-    /// Hangs the statistics of a leaf into the tree.
+    /// Registers the statistics of a leaf as a kstat.
     pub fn new(guid: Guid, path: &Text) -> LeafProbes {
         let statistics = Arc::new(VdevStatistics::new());
         let instance = registry().instance(MODULE, 0, &guid.to_string());
@@ -63,7 +63,7 @@ fn values(statistics: &VdevStatistics) -> Vec<(String, Value)> {
     values
 }
 
-/// What is known of a class that was ever used.
+/// Adds the statistics of an I/O class, if it was ever used.
 fn push_class(values: &mut Vec<(String, Value)>, class: IoPriority, now: &VdevStatisticsSnapshot) {
     let index = class.index();
     let (pending, active) = (now.pending[index], now.active[index]);

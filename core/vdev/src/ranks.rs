@@ -3,7 +3,7 @@
 use tarn_host::lock::Rank;
 use tarn_host::ranks::VDEV;
 
-/// The turn to flush all devices.
+/// Held while all devices are flushed: one flush of the pool follows the other.
 pub(crate) const FLUSHING: Rank = Rank::new(VDEV, "flush of a pool").across_waits();
 /// The tree's configuration and list of top-level vdevs.
 pub(crate) const TREE: Rank = Rank::new(VDEV + 1, "vdev tree");
@@ -13,5 +13,5 @@ pub(crate) const LEAF: Rank = Rank::new(VDEV + 2, "vdev leaf");
 pub(crate) const SUSPENSION: Rank = Rank::new(VDEV + 3, "suspension");
 /// Calls that wait for room at a device.
 pub(crate) const ROOM: Rank = Rank::new(VDEV + 5, "room at a device");
-/// What is written and not flushed.
+/// Writes that are not flushed yet.
 pub(crate) const UNFLUSHED_WRITES: Rank = Rank::new(VDEV + 4, "unflushed writes");

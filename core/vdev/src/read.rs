@@ -2,19 +2,19 @@
 //!
 //! # Mechanism
 //! All requests of a call become one batch over all devices: of each data column the best copy, and
-//! as much parity as data columns are known to be missing. Nearly always that is the end of it. A
-//! request that does not verify is then worked on alone, with ever more effort: the other copies
-//! one after the other, where there is no parity; all parity, and every supposition about which
-//! columns lie; and at last the devices that miss the block by their dirty time logs, whose bytes
-//! may still be good.
+//! as many parity columns as data columns are known to be missing. Nearly always that suffices. A
+//! request that does not verify is then tried alone, with rising effort: the other copies one after
+//! the other, where there is no parity; all parity, with every combination of columns that may be
+//! wrong; and at last the devices that miss the block by their dirty time logs, whose bytes may
+//! still be right.
 //!
-//! A device whose bytes were wrong is counted, and written again with the right ones:
+//! A device that returned wrong bytes gets a checksum error, and the right bytes are written to it:
 //! *self-healing*.
 //!
 //! # Invariants
-//! - What is handed out was accepted by `verify`.
-//! - Self-healing writes only bytes of a block that verified, and only where this block is and no
-//!   other one is being written.
+//! - All bytes that a read returns were accepted by `verify`.
+//! - Self-healing writes only bytes of a block that verified, and only while its place is not freed
+//!   or being written (`is_settled`).
 
 use crate::error::{LeafFailure, VdevReadError};
 use crate::layout::mirror;
@@ -35,7 +35,7 @@ use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::units::{AllocatedSize, Guid, Txg};
 use tarn_probe::{Operation, OperationKind, Outcome as Happened};
 
-/// Says whether bytes are the ones that were written.
+/// Says whether these are the bytes that were written, by their checksum.
 pub type Verify<'a> = dyn Fn(&[u8]) -> bool + Sync + 'a;
 
 /// Says whether a place may be self-healed with the bytes that were written there.
@@ -48,12 +48,12 @@ pub struct ReadRequest<'a> {
     pub place: Place,
     /// Accepts the right bytes only.
     pub verify: &'a Verify<'a>,
-    /// Whether what is to be read is still what belongs there, and is not being written. Otherwise
-    /// bytes that are not the right ones are no fault of a device, and are left as they are: they
-    /// may be newer. Asked when it matters, for a read may take long.
+    /// Whether the block still belongs at this place, and is not being written. Otherwise bytes
+    /// that do not verify may be newer ones: no device is to blame, and nothing is self-healed.
+    /// Asked when bytes do not verify, for a read may take long.
     pub is_settled: &'a Settled<'a>,
     /// Set when a device had wrong bytes or none, and others the right ones. Then nothing is
-    /// written: the caller decides what is right.
+    /// self-healed: the caller decides which bytes are right.
     pub noted: Option<&'a AtomicBool>,
 }
 
@@ -154,7 +154,7 @@ impl VdevTree {
             .collect()
     }
 
-    /// What to read first for a place.
+    /// Plans the first attempt for a place.
     fn plan(
         &self,
         place: Place,
@@ -193,7 +193,7 @@ impl FirstBatch {
     }
 }
 
-/// What is read first of a row.
+/// The first attempt of a row.
 struct RowPlan {
     row: Row,
     /// For each column that is read, of which leaf, and which request of the batch it is.
@@ -209,13 +209,13 @@ fn plan_row(
     batch: &mut FirstBatch,
 ) -> RowPlan {
     let mut slots: Vec<Option<(usize, usize)>> = vec![None; row.columns.len()];
-    // Where there is no parity, a device that may miss the block is better than none.
+    // Without parity, a device that misses the block by its dirty time log is better than none.
     let trust = match row.parity {
         0 => Trust::Any,
         _ => Trust::HasBlock,
     };
     let mut parity_wanted = 0;
-    // Data first, then parity: what cannot be read of the former is wanted of the latter.
+    // Data first, then a parity column for each data column that cannot be read.
     let order = (row.parity..row.columns.len()).chain(0..row.parity);
     for index in order {
         let is_parity = index < row.parity;
@@ -241,7 +241,7 @@ fn plan_row(
 enum Trust {
     /// Those that have the block by their dirty time logs.
     HasBlock,
-    /// Those that miss it, too.
+    /// Those that miss the block by their dirty time logs, too.
     Any,
 }
 
@@ -260,7 +260,8 @@ impl TopVdev {
         } = place;
         let refused = VdevReadError::OutOfRange { vdev, offset, size };
         let layout = self.layout()?;
-        // Blocks are at most 16 MiB; more than that is no block, and its room would not be counted.
+        // Blocks are at most 16 MiB; a larger size is no block, and its allocated size could
+        // overflow.
         if size == 0 || size > self.asize.get() || !offset.is_multiple_of(self.sector_bytes()) {
             return Err(refused);
         }
@@ -346,7 +347,7 @@ impl RowRead {
     }
 }
 
-/// One request, after the first batch.
+/// One request, with the outcomes of the first batch.
 struct OneRead<'a> {
     tree: &'a VdevTree,
     top: &'a TopVdev,
@@ -368,7 +369,7 @@ impl OneRead<'_> {
         }
     }
 
-    /// The bytes, if they verify; their end, which is only there to fill a sector, is cut off.
+    /// The bytes, if they verify, without the padding to the end of the sector.
     fn check_copy(&self, leaf: usize, outcome: Outcome) -> Result<Buffer, LeafFailure> {
         let buffer = outcome?.expect("a read gives its buffer back");
         let leaf = &self.top.leaves[leaf];
@@ -380,7 +381,8 @@ impl OneRead<'_> {
         })
     }
 
-    /// Whether what does not verify is the fault of a device.
+    /// Whether bytes that do not verify count as a checksum error of a device. Not while the block
+    /// may be newer, nor in the search for the end of an intent log.
     fn blames(&self) -> bool {
         (self.request.is_settled)() && self.operation.what().kind != OperationKind::LogSearch
     }
@@ -428,7 +430,8 @@ impl OneRead<'_> {
                 .iter()
                 .any(|tried| mismatched(tried) && is_relied_on(tried))
         {
-            // What devices have that missed writes says nothing of a block that another may have.
+            // Devices that missed writes prove nothing about a block that an absent device may
+            // have: the error is that of absent devices, not a checksum error.
             tried.retain(|tried| !mismatched(tried));
         }
         Err(self.failed(tried.into_iter().map(|(_, failure)| failure).collect()))
@@ -441,7 +444,7 @@ impl OneRead<'_> {
         outcomes.pop().expect("one request has one outcome")
     }
 
-    /// Writes the right bytes where wrong ones, or none, were read.
+    /// Writes the right bytes to the leaves that gave wrong ones, or none.
     fn self_heal_copies(&self, bad: &[usize], offset: u64, size: usize, right: &[u8]) {
         let mut padded = Buffer::zeroed(size);
         padded[..right.len()].copy_from_slice(right);
@@ -476,7 +479,7 @@ impl OneRead<'_> {
         queue::run(ios, queue::write_class(self.operation), self.operation);
     }
 
-    /// Puts rows together, with as much effort as it takes.
+    /// Assembles or reconstructs a block of rows, with rising effort.
     fn finish_rows(&self, mut block: BlockRead) -> Result<Buffer, VdevReadError> {
         let is_missing = block.rows.iter().any(RowRead::lacks_data);
         if !is_missing
@@ -506,7 +509,7 @@ impl OneRead<'_> {
     }
 
     /// Reads the columns that were not asked for yet. False if there are none, except the first
-    /// time: then what is there was not thought about yet.
+    /// time: then the columns at hand were not solved yet.
     fn read_more(&self, block: &mut BlockRead, trust: Trust) -> bool {
         let nothing = FirstBatch::default();
         let birth = self.request.place.birth;
@@ -541,12 +544,12 @@ impl OneRead<'_> {
         is_new || trust == Trust::HasBlock
     }
 
-    /// Counts and self-heals the columns that were wrong.
+    /// Counts checksum errors of wrong columns, and self-heals them.
     fn accept_rows(&self, block: &BlockRead, solved: Solved) -> Buffer {
         let mut writes = Vec::new();
         for correction in solved.wrong {
             let read = &block.rows[correction.row];
-            // A column that nothing was asked of is not known to be wrong.
+            // A column that was not read is not known to be wrong.
             let Some(leaf) = read.asked[correction.column] else {
                 continue;
             };
@@ -579,8 +582,8 @@ impl OneRead<'_> {
             are_enough &= relied_on + row.row.parity >= row.columns.len();
             read.extend(given);
         }
-        // Where more is lacking than parity makes good, what is there says nothing of the block,
-        // nor which device lies.
+        // Where more columns are lacking than parity rebuilds, the others cannot be judged: no
+        // device gets a checksum error.
         if are_enough {
             for leaf in read {
                 if self.blames() {
@@ -621,7 +624,7 @@ impl OneRead<'_> {
     }
 }
 
-/// The size that a place takes on its vdev, to check places before they are read.
+/// Checks of places before they are read.
 impl VdevTree {
     /// Whether a block of this size could be at this place at all.
     pub fn is_place_possible(&self, place: Place) -> bool {
@@ -629,7 +632,7 @@ impl VdevTree {
             .is_some_and(|top| top.check_range(place).is_ok())
     }
 
-    /// How much room the block at a place takes.
+    /// The allocated size of the block at a place. None when the place is outside its vdev.
     pub fn place_size(&self, place: Place) -> Option<AllocatedSize> {
         let top = self.top(place.vdev)?;
         let (layout, _) = top.check_range(place).ok()?;

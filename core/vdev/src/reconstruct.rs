@@ -1,37 +1,35 @@
-//! Reconstruction: rows of columns, from which a block comes back while enough of them tell the
-//! truth.
+//! Reconstruction of a RAID-Z block when columns are missing or silently wrong.
 //!
 //! # Problem
-//! A column may be missing, its device may report an error, or, worst, give other bytes without a
-//! word. Only the checksum of the whole block tells that something is wrong, and it does not tell
-//! where.
+//! A column may be missing, its device may report an error, or return wrong bytes without one. Only
+//! the checksum of the whole block shows that a column is wrong, and it does not show which.
 //!
 //! # Mechanism
-//! First the block is put together from what is there, missing columns rebuilt from parity. If that
-//! does not verify, some device lies: one child is supposed to lie in all rows, then each pair,
-//! then three, as long as parity is left to rebuild their columns, until a block verifies. A block
-//! that verifies is the truth, so every column that differs from it has lied, and can be rewritten.
+//! First the block is assembled from the columns that were read, and missing ones are rebuilt from
+//! parity. If that does not verify, one child is taken to be wrong in all rows and its columns are
+//! rebuilt, then each pair of children, then each three, as far as parity is left, until a block
+//! verifies (combinatorial reconstruction). Every column that differs from the verified block was
+//! wrong, and self-healing rewrites it.
 //!
 //! # Invariants
 //! - No block is handed out that `verify` did not accept.
-//! - Rows are solved in each of which at most as many columns are missing or lie as it has
-//!   parities.
+//! - A block is solved if in each row no more columns are missing or wrong than it has parities.
 
 use crate::layout::{Row, with_ranges};
 use std::ops::Range;
 use tarn_host::buffer::Buffer;
 use tarn_transform::parity;
 
-/// How many suppositions are tried for one block. Enough for three lies among a hundred columns;
-/// wider rows give up earlier rather than keep the reader waiting for hours.
+/// How many combinations of wrong children are tried for one block. Enough for three of a hundred;
+/// in wider rows the read fails rather than take hours.
 const SUPPOSITIONS_MAX: usize = 200_000;
 
-/// A row as its devices gave it.
+/// A row with the columns that its devices gave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GivenRow<'a> {
     /// Where its columns are.
     pub row: &'a Row,
-    /// What the devices gave, parity first; none where a device gave nothing.
+    /// The columns, parity first; none where a device gave nothing.
     pub columns: &'a [Option<Buffer>],
 }
 
@@ -40,11 +38,11 @@ pub(crate) struct GivenRow<'a> {
 pub(crate) struct Solved {
     /// The data, in its order.
     pub block: Buffer,
-    /// The columns that were missing or lied, and what is true.
+    /// The columns that were missing or wrong, with their right bytes.
     pub wrong: Vec<Correction>,
 }
 
-/// What a column should hold.
+/// The right bytes of a column.
 #[derive(Debug)]
 pub(crate) struct Correction {
     /// Which row of the block.
@@ -53,7 +51,7 @@ pub(crate) struct Correction {
     pub column: usize,
     /// Its bytes.
     pub truth: Buffer,
-    /// True if the column was there, and said otherwise.
+    /// True if the column was read and had other bytes.
     pub has_lied: bool,
 }
 
@@ -93,7 +91,7 @@ fn shifted(range: Range<usize>, by: usize) -> Range<usize> {
     range.start + by..range.end + by
 }
 
-/// The block of these rows. None when no supposition gives a block that verifies.
+/// The block of these rows. None when no combination of wrong children gives a block that verifies.
 pub(crate) fn solve(rows: &[GivenRow<'_>], verify: &dyn Fn(&[u8]) -> bool) -> Option<Solved> {
     for given in rows {
         let (found, expected) = (given.columns.len(), given.row.columns.len());
@@ -151,8 +149,8 @@ fn next_combination(chosen: &mut [usize], count: usize) -> bool {
     true
 }
 
-/// A block under some supposition. What differs between suppositions is a few columns, so one block
-/// is changed back and forth.
+/// The block for one combination of wrong children. Combinations differ in a few columns, so one
+/// block is changed back and forth.
 struct Attempt<'a> {
     rows: &'a [GivenRow<'a>],
     block: Buffer,
@@ -180,8 +178,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Makes the block what it is if these children lie, and what is missing is missing. False
-    /// where that would be the same block again, or more than parity makes good.
+    /// Rebuilds the block without the columns of these children and without the missing ones. False
+    /// where that would be the same block again, or where parity does not suffice.
     fn suppose(&mut self, lying: &[usize]) -> bool {
         let wrong: Vec<Vec<usize>> = self.rows.iter().map(|row| wrong_in(row, lying)).collect();
         let rows = self.rows.iter().zip(&wrong);
@@ -191,7 +189,7 @@ impl<'a> Attempt<'a> {
         {
             return false;
         }
-        // To suppose that a parity lies changes the block only if it would have been used.
+        // A wrong parity changes the block only if parity rebuilds a data column.
         let mut rows = rows;
         let has_data = |(given, wrong): (&GivenRow<'_>, &Vec<usize>)| {
             wrong.iter().any(|column| *column >= given.row.parity)
@@ -225,7 +223,8 @@ impl<'a> Attempt<'a> {
             .iter()
             .map(|&column| ranges[column - row.parity].clone());
         let mut outputs = pieces(&mut self.block[part], wanted);
-        // Parities that are in doubt are rebuilt too, into a bin, so that they are not used.
+        // Parities that are taken to be wrong are rebuilt too, into buffers that are dropped, so
+        // that they are not used.
         let size = row.column_size_max();
         let mut bins: Vec<Buffer> = doubtful
             .iter()
@@ -252,7 +251,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The block, and which columns are not what they should be.
+    /// The block, and the columns that differ from it.
     fn into_solved(self) -> Solved {
         let mut wrong = Vec::new();
         for (index, (given, part)) in parts(self.rows).enumerate() {
@@ -281,7 +280,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// The columns of a row that are missing, or of a child that is supposed to lie.
+/// The columns of a row that are missing, or of a child that is taken to be wrong.
 fn wrong_in(given: &GivenRow<'_>, lying: &[usize]) -> Vec<usize> {
     let columns = given.row.columns.iter().zip(given.columns).enumerate();
     let wrong =

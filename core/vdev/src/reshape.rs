@@ -1,21 +1,22 @@
-//! Reshaping: top-level vdevs leave the tree, and devices join and leave mirrors.
+//! Changes of the tree: `zpool remove`, `attach`, `detach` and `replace` of vdevs without contents
+//! to move.
 //!
 //! # Mechanism
-//! The tree is changed in memory by the thread that stores groups, in the midst of a group; labels
-//! that say so are written around that group's uberblock. So a crash finds the tree before or
-//! after. A device that joins has a label of no txg until then, and one that leaves keeps its old
-//! labels, whose vdev is in no newer configuration, until they are cleared after the group.
+//! The sync thread changes the tree in memory, in the midst of a txg; the labels around that txg's
+//! uberblock have the new configuration. So after a crash the import finds the tree before or after
+//! the change. A device that joins has a label of txg 0 until then. A device that leaves keeps its
+//! old labels, whose vdev is in no newer configuration, until they are cleared after the txg.
 //!
 //! # Invariants
 //! - An index is never used again: the vdev that leaves becomes a *hole*. So a block's address
 //!   names one vdev for good.
 //! - The last device of a mirror takes over its guid, and a device that becomes a mirror leaves its
 //!   guid to itself, as in OpenZFS: an old label names the same top-level vdev.
-//! - A write during which a vdev changes its shape has gone to the one before, and judged by it
-//!   which devices cover each other. It looks afterwards whether it is still that one, and writes
-//!   once more if not ([`write`](crate::write)).
-//! - A device that joins has to have what the vdev has: the caller sees to it that the vdev has
-//!   nothing.
+//! - A write that overlaps a change of its vdev went to the devices before the change, and judged
+//!   redundancy by them. It finds out afterwards that the vdev was replaced, and writes once more
+//!   ([`write`](crate::write)).
+//! - A device joins a vdev that holds no blocks: the caller has emptied it, for nothing is
+//!   resilvered.
 
 use crate::config::{TopLevelConfig, VdevConfig, VdevKind};
 use crate::error::OpenError;
@@ -33,8 +34,8 @@ pub struct Departed {
 }
 
 impl Departed {
-    /// Clears their labels, so that they are of no pool, and lets them go. What cannot be written
-    /// any more keeps its labels: no pool takes it for its own.
+    /// Clears the labels of the devices and closes them. A device that cannot be written keeps its
+    /// labels, which no import takes for the pool's.
     pub fn clear(self) {
         for leaf in &self.leaves {
             if let Some(window) = leaf.window() {
@@ -46,7 +47,7 @@ impl Departed {
 }
 
 impl VdevTree {
-    /// The top-level vdev that this vdev is, or is a part of.
+    /// The index of the top-level vdev at or above the vdev of this guid.
     pub fn top_of(&self, guid: Guid) -> Option<VdevId> {
         let root = &self.state.read().root;
         let has_it = |top: &&VdevConfig| top.find(guid).is_some();
@@ -54,7 +55,7 @@ impl VdevTree {
         Some(VdevId::from(top.id))
     }
 
-    /// A top-level vdev leaves the pool: its index is a hole from now on.
+    /// Removes a top-level vdev from the pool: its index becomes a hole.
     ///
     /// # Panics
     /// When there is no such vdev.
@@ -73,11 +74,11 @@ impl VdevTree {
         }
     }
 
-    /// Opens a device that is about to join a vdev whose blocks begin at multiples of so many
-    /// bytes. Its labels do not matter.
+    /// Opens a device, whatever its labels say, that is about to join a vdev with sectors of this
+    /// size.
     ///
     /// # Errors
-    /// It cannot be used.
+    /// The device cannot be used.
     pub fn open_new(&self, config: &VdevConfig, sector_bytes: u64) -> Result<NewLeaf, OpenError> {
         let leaf = Leaf::new(config, sector_bytes);
         leaf.open(&self.host, config, self.mode);
@@ -90,8 +91,8 @@ impl VdevTree {
         }
     }
 
-    /// A top-level vdev gets another configuration, with the same address, room and contents.
-    /// Devices that stay are known by their guids. Gives back those that left.
+    /// Gives a top-level vdev another configuration, with the same index, size and contents.
+    /// Devices with the same guids stay open. Gives the devices that left.
     ///
     /// # Panics
     /// When there is no such vdev.
@@ -100,8 +101,8 @@ impl VdevTree {
         reshaped.expect("any devices will do")
     }
 
-    /// The same, unless no device that stays is good enough: then nothing happens. One that is seen
-    /// to be good here is so when the vdev has its new shape.
+    /// As [`reshape`](Self::reshape), if `is_enough` accepts a device of the new vdev; else nothing
+    /// happens. No device is taken out of use between the check and the change.
     ///
     /// # Panics
     /// When there is no such vdev.
@@ -141,7 +142,7 @@ impl VdevTree {
         Some(Departed { leaves: departed })
     }
 
-    /// Whether one of these vdevs has another shape by now.
+    /// Whether one of these vdevs was replaced in the tree meanwhile.
     pub(crate) fn are_reshaped(&self, tops: &[Arc<TopVdev>]) -> bool {
         let state = self.state.read();
         tops.iter().any(|top| {
@@ -151,18 +152,18 @@ impl VdevTree {
     }
 }
 
-/// How a top-level vdev is to be from now on.
+/// A change of a top-level vdev.
 #[derive(Debug)]
 pub struct Change {
-    /// Its configuration.
+    /// The new configuration.
     pub config: VdevConfig,
-    /// A device that joins it.
+    /// A device that joins the vdev.
     pub joining: Option<NewLeaf>,
-    /// The device that is left of a mirror, and becomes the vdev itself: its guid until now.
+    /// The last device of a mirror, which becomes the top-level vdev itself: its guid until now.
     pub heir: Option<Guid>,
 }
 
-/// A device that is open, and part of nothing yet.
+/// A device that is open and not in the tree.
 #[derive(Debug)]
 pub struct NewLeaf(Arc<Leaf>);
 

@@ -1,22 +1,22 @@
-//! Self-healing at import: the parts of a block that only some devices have are given to the
+//! Self-healing at import: a log block or uberblock that only some devices have is written to the
 //! others.
 //!
 //! # Problem
-//! When the power fails while a block is on its way, some devices have it and others do not, and a
-//! read finds it where it is. But a device is taken out of use as soon as the others cover what it
-//! has: here they do not, and nothing says so. A block that was stored as part of a txg is never
-//! like that, for all devices are flushed before the uberblock; the last blocks of an intent log
-//! can be, and so can the newest uberblock.
+//! When the power fails during a write, some devices have the block and others do not. A read finds
+//! it on those that have it. But a device may be taken out of use as soon as redundancy covers it,
+//! and for this block redundancy is not there, while no dirty time log says so. Blocks that a txg
+//! stored are on all devices, for all are flushed before the uberblock. The last blocks of an
+//! intent log and the newest uberblock may be on some devices only.
 //!
 //! # Mechanism
-//! The importer passes verified log blocks that only some devices may have. They are compared with
-//! what is on each device in use, and written where they differ, as any block is written.
-//! Uberblocks are written to the devices whose newest is older.
+//! The importer passes verified log blocks that only some devices may have. Self-healing compares
+//! them with the bytes on each device in use, and writes them where these differ. It writes the
+//! uberblock to the devices whose newest is older.
 //!
 //! # Invariants
 //! - When self-healing has succeeded, and a flush after it, each device in use has its part of the
 //!   block: each of them may be taken out of use that redundancy covers.
-//! - A device that has its part is not written.
+//! - A device that has its part already is not written to.
 
 use crate::error::VdevWriteError;
 use crate::labels::{LabelUpdate, add_uberblock, in_turn};
@@ -31,15 +31,15 @@ use tarn_ondisk::uberblock::Uberblock;
 use tarn_probe::Operation;
 
 impl VdevTree {
-    /// Writes to each leaf in use what it lacks of these places. Gives how many parts that were.
-    /// Durable after the next [`flush`](VdevTree::flush).
+    /// Writes these blocks to each leaf in use that does not have its part of them. Gives how many
+    /// parts were written. Durable after the next [`flush`](VdevTree::flush).
     ///
     /// # Panics
     /// When a place is not on its vdev, or has another size than its data.
     ///
     /// # Errors
-    /// More leaves failed than redundancy covers. It does not wait for them: the pool is being
-    /// opened.
+    /// More leaves failed than redundancy covers. The call does not wait for them: the pool is
+    /// being opened.
     pub fn self_heal_lacking(
         &self,
         writes: Vec<PhysicalWrite>,
@@ -64,9 +64,9 @@ impl VdevTree {
         Ok(count)
     }
 
-    /// Writes the uberblock that is the pool to those devices that have only an older one, though
-    /// they have missed nothing else. Durable when it returns. To be done before anything is
-    /// written that the older one may lead to.
+    /// Writes the uberblock that the import chose to the whole devices that have only an older one.
+    /// Durable when the call returns. The importer calls this before it writes anything that an
+    /// older uberblock may lead to.
     ///
     /// # Errors
     /// More leaves failed than redundancy covers.
@@ -89,7 +89,8 @@ impl VdevTree {
         let (mut lacking, mut ios) = (Vec::new(), Vec::new());
         for top in &tops {
             let leaves = top.leaves.iter();
-            // One that missed writes would no longer be known by its uberblock.
+            // The uberblocks of a device that missed writes stay old: by them the next import knows
+            // it.
             let lacks = |leaf: &&Arc<Leaf>| leaf.is_whole() && leaf.has_only_before(uberblock.txg);
             for leaf in leaves.filter(lacks) {
                 add_uberblock(leaf, top.ashift, &update, &mut ios);
@@ -115,7 +116,7 @@ fn read_of(write: &LeafIo) -> LeafIo {
     }
 }
 
-/// Whether a leaf has what would be written to it.
+/// Whether a leaf already has the bytes of this write.
 fn is_there(write: &Request, found: &Outcome) -> bool {
     match (write, found) {
         (Request::Write { data, .. }, Ok(Some(found))) => found[..] == data[..],

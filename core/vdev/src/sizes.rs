@@ -1,8 +1,8 @@
-//! Sizes: how large sectors, vdevs and metaslabs are, from what the devices say.
+//! Sizes: how large sectors (ashift), vdevs (asize) and metaslabs are, from the sizes of devices.
 //!
 //! # Mechanism
-//! These numbers are chosen once, when a vdev joins the pool, and stored. Any choice would be a
-//! valid pool; we make OpenZFS's, so that a pool made by us is like one made by it.
+//! These numbers are chosen once, when a vdev joins the pool, and stored. The format allows any;
+//! this module chooses as OpenZFS does, so that both make the same pool of the same devices.
 //!
 //! A metaslab is `2^n` bytes, with `n` such that there are about [`METASLAB_COUNT`] of them, none
 //! is smaller than 512 MiB or larger than 16 GiB, but with at least [`METASLAB_COUNT_MIN`] on a
@@ -75,9 +75,9 @@ pub fn metaslab_count(asize: AllocatedSize, metaslab_shift: u32) -> u64 {
 /// What devices say about their sectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SectorShifts {
-    /// What they can write.
+    /// The smallest sector that the device can write.
     pub logical: u32,
-    /// What they can write without reading first.
+    /// The smallest sector that the device can write without reading first.
     pub physical: u32,
 }
 
@@ -120,7 +120,7 @@ pub fn choose_ashift(devices: &[SectorShifts]) -> Option<u32> {
     Some(logical.max(physical.unwrap_or(logical)).max(ASHIFT_MIN))
 }
 
-/// The room of a vdev whose children have this much.
+/// The size (asize) of a vdev whose children have these sizes.
 #[doc(alias = "vdev_asize")]
 pub fn top_level_size(kind: VdevKind, children: &[AllocatedSize]) -> AllocatedSize {
     let smallest = children
@@ -134,7 +134,7 @@ pub fn top_level_size(kind: VdevKind, children: &[AllocatedSize]) -> AllocatedSi
     }
 }
 
-/// How much room a child must have in a vdev of this size.
+/// The least size of a child in a vdev of this size.
 #[doc(alias = "vdev_get_min_asize")]
 pub fn child_size_min(kind: VdevKind, asize: AllocatedSize, child_count: u64) -> AllocatedSize {
     match kind {
@@ -143,8 +143,8 @@ pub fn child_size_min(kind: VdevKind, asize: AllocatedSize, child_count: u64) ->
     }
 }
 
-/// How much of allocated space is data, in 512ths: by it, space is shown as if there were no
-/// parity. `allocated_size` is of a block of 128 KiB on this vdev.
+/// How much of allocated space is data, in 512ths: `zfs list` shows space multiplied by this, as if
+/// there were no parity. `allocated_size` is of a block of 128 KiB on this vdev.
 #[doc(alias = "vdev_set_deflate_ratio")]
 pub fn deflate_ratio(allocated_size: impl Fn(u64) -> AllocatedSize) -> u64 {
     DEFLATE_BLOCK_BYTES / allocated_size(DEFLATE_BLOCK_BYTES).sectors().max(1)

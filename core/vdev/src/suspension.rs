@@ -2,35 +2,34 @@
 //! on when they are back.
 //!
 //! # Problem
-//! When more devices fail than redundancy covers, nothing can be stored. The devices may come back:
-//! a cable is put in again. Until then what is in memory must not be dropped, and must not be
-//! believed to be stored.
+//! When more devices fail than redundancy covers, nothing can be stored. The devices may come back,
+//! when a cable is plugged in again. Until then dirty data must stay in memory, and must not count
+//! as stored.
 //!
 //! # Mechanism
-//! A write of a transaction group waits here, in the midst of its call, until an administrator says
-//! that devices are back ([`VdevTree::resume`]), and then does what failed once more; or until the
-//! pool is given up, and then it fails. Reads for applications wait, too, while the pool's
-//! `failmode` is `wait`. Administration never waits here.
+//! A write of a transaction group waits here, in the midst of its call. `zpool clear`
+//! ([`VdevTree::resume`]) makes it try once more; giving the pool up makes it fail. Reads for
+//! applications wait, too, while the pool's `failmode` is `wait`. Administration never waits here.
 //!
 //! While devices are opened again nothing is written. A write of a transaction group does not begin
-//! while the pool is suspended: a flush would say that all is durable, though devices are not back,
-//! or do not have yet what is kept. An intent log write goes on as far as its devices do; while
-//! devices are opened again it fails at once. Opening devices waits for writes that are under way.
+//! while the pool is suspended: its flush would succeed although devices are absent, or do not have
+//! the unflushed writes yet. An intent log write is tried while its own devices work; while devices
+//! are opened again it fails at once. Opening devices waits for writes that are under way.
 //!
-//! A device that comes back may have lost what it had not been told to make durable. So everything
-//! that was written since the last flush is kept ([`UnflushedWrites`]), and written again before
-//! the pool goes on. It has a bound; when it is reached devices are flushed before their time.
+//! A device that comes back may have lost its unflushed writes. So all writes since the last flush
+//! are kept in memory ([`UnflushedWrites`]), and written again before the pool goes on. They have a
+//! bound; when it is reached, devices are flushed in the midst of a txg.
 //!
-//! A device is taken back if it is this vdev of this pool, is not smaller, and its newest uberblock
-//! is the one that was written to it last: neither an old copy nor one that another host has used
-//! meanwhile. One that missed writes before the last flush keeps its dirty time log and needs a
-//! resilver. So does one that missed what was made durable at once, for the intent log: that is not
-//! kept, it would be as much as is written to logs between two flushes.
+//! A device is taken back if its labels are of this vdev of this pool, it is not smaller, and its
+//! newest uberblock is the one that was written to it last: so it is neither an old copy nor was it
+//! used by another host meanwhile. A device that missed writes before the last flush keeps its
+//! dirty time log and needs a resilver. So does a device that missed intent log writes, which are
+//! not kept: they would be as much as is written to logs between two flushes.
 //!
 //! # Invariants
 //! - No call waits while the pool is being opened, or after it was given up.
-//! - What is kept is written again, and flushed, before the first call that waits goes on.
-//! - Between the last flush and the end of a suspension nothing is forgotten of what is kept.
+//! - The unflushed writes are written again, and flushed, before the first waiting call goes on.
+//! - Between the last flush and the end of a suspension no kept write is dropped.
 
 use crate::error::{LeafFailure, VdevReadError, VdevWriteError};
 use crate::health::{Reason, Standing, VdevState};
@@ -49,49 +48,51 @@ use tarn_host::lock::{Condvar, Mutex, MutexGuard};
 use tarn_ondisk::units::{Guid, Txg, VdevId, VdevOffset};
 use tarn_probe::{Operation, OperationKind};
 
-/// How long opening devices waits for another call that does. No command waits longer for a device.
+/// How long `resume` waits for another one, and for writes under way. No command waits longer for a
+/// device.
 const OTHERS_MAX: Duration = Duration::from_secs(2);
 
-/// So many bytes may be written and not flushed. A group is stored when it has 64 MiB, so only
-/// large ones pay for a flush before their end. A guess.
+/// So many bytes may be written and not flushed. A txg is stored when it has 64 MiB, so only larger
+/// ones need a flush before their end. A guess.
 const UNFLUSHED_BYTES_MAX: u64 = 256 << 20;
 
-/// Told when a pool is suspended, and when it goes on.
+/// A door: hears when a pool is suspended, and when it is resumed.
 pub trait SuspensionDoor: Send + Sync {
-    /// Nothing can be stored for now.
+    /// The pool is suspended.
     fn suspended(&self, why: &str);
 
-    /// Things are stored again.
+    /// The pool is resumed.
     fn resumed(&self);
 }
 
-/// Why a suspended pool does not go on.
+/// Why a suspended pool could not be resumed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
-    /// Devices are not back, or are not what they were. Attaching the right ones cures it.
+    /// Devices are absent, or have other labels or contents than before. Attaching the right ones
+    /// cures it.
     #[error("devices are not back: {}", .vdevs.join(", "))]
     Devices {
         /// The top-level vdevs that cannot be used, and why.
         vdevs: Vec<String>,
     },
-    /// Another call is opening them. When a device does not answer, only giving the pool up ends
-    /// that.
+    /// Another call is opening the devices. When a device does not answer, only giving the pool up
+    /// ends that.
     #[error("devices are being opened already")]
     Busy,
-    /// A write that is under way does not end. When a device does not answer, only giving the pool
+    /// A write is under way and does not end. When a device does not answer, only giving the pool
     /// up ends that.
     #[error("devices are being written")]
     Writing,
-    /// They are back, and cannot be written.
+    /// The devices are back, and cannot be written.
     #[error(transparent)]
     Write(#[from] VdevWriteError),
 }
 
-/// What a call does that waited.
+/// What a call does after it waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The same once more.
+    /// Try once more.
     Again,
     /// Fail.
     GiveUp,
@@ -119,11 +120,11 @@ impl Phase {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// How many are writing.
+    /// How many writes are under way.
     writers: usize,
 }
 
-/// Where calls wait that need devices that are gone.
+/// The state of suspension, at which calls wait for devices.
 pub(crate) struct Suspension {
     state: Mutex<State>,
     changed: Condvar,
@@ -151,7 +152,7 @@ impl Suspension {
         self.state.lock().phase != Phase::Opening
     }
 
-    /// Begins to store, which waits while the pool is suspended.
+    /// Begins a write of a transaction group, after waiting while the pool is suspended.
     pub(crate) fn begin_storing(&self) -> Result<Writing<'_>, VdevWriteError> {
         let mut state = self.state.lock();
         self.changed
@@ -179,9 +180,9 @@ impl Suspension {
         Ok(Writing(self))
     }
 
-    /// Whether calls wait, and the caller is the one that opens devices for them, until it says
-    /// that it is done. It waits for another that does: that may be the pool itself, that looks for
-    /// its devices now and then.
+    /// Whether the pool is suspended, and the caller is to open the devices. Then no write is under
+    /// way until [`resume`](Self::resume) or [`stay_suspended`](Self::stay_suspended). Waits for
+    /// another caller that opens devices, such as the pool itself, which tries now and then.
     fn begin_resuming(&self) -> Result<bool, ResumeError> {
         let mut state = self.state.lock();
         let waits = |state: &mut MutexGuard<'_, State>| {
@@ -198,7 +199,7 @@ impl Suspension {
             }
         }
         state.phase = Phase::Resuming;
-        // From now on there are less and less.
+        // In this phase no write begins: their number only falls.
         while state.phase == Phase::Resuming && state.writers > 0 {
             if !waits(&mut state) {
                 drop(state);
@@ -209,7 +210,7 @@ impl Suspension {
         Ok(state.phase == Phase::Resuming)
     }
 
-    /// Devices are not back.
+    /// Ends an attempt to resume without devices: the pool stays suspended.
     fn stay_suspended(&self) {
         {
             let mut state = self.state.lock();
@@ -220,7 +221,7 @@ impl Suspension {
         self.changed.notify_all();
     }
 
-    /// Waits until devices are back.
+    /// Suspends the pool, if it is not yet, and waits until it is resumed or given up.
     pub(crate) fn wait(&self, why: &dyn fmt::Display) -> Verdict {
         let mut state = self.state.lock();
         match state.phase {
@@ -248,10 +249,11 @@ impl Suspension {
         }
     }
 
-    /// Devices are back: all calls go on.
+    /// Resumes the pool: all waiting calls go on.
     fn resume(&self) {
         let door = self.door.lock().clone();
-        // Told before any call goes on: one that goes on may fail, and tell the contrary.
+        // The door hears this before any call goes on: that call may fail and suspend the pool
+        // again.
         if let Some(door) = door {
             door.resumed();
         }
@@ -275,7 +277,7 @@ impl Suspension {
         let VdevReadError::Unreadable { devices, .. } = error else {
             return false;
         };
-        // One that answers, though ill, does not come back; and there may be other copies.
+        // A device that answered with an error is not gone, and waiting does not change its answer.
         if devices.iter().any(LeafFailure::is_answer) {
             return false;
         }
@@ -290,7 +292,7 @@ impl Suspension {
         }
     }
 
-    /// Whether a reader whom devices failed shall try again, after he has waited.
+    /// Waits with a read that failed, if it may wait. Whether the read is to be tried again.
     pub(crate) fn wait_to_read(&self, operation: &Operation, error: &VdevReadError) -> bool {
         self.is_running()
             && self.holds_reader(operation, error)
@@ -304,7 +306,7 @@ impl fmt::Debug for Suspension {
     }
 }
 
-/// A write is under way, and no device is opened again before it is done.
+/// A write under way: devices are opened again only after it is dropped.
 pub(crate) struct Writing<'a>(&'a Suspension);
 
 impl Drop for Writing<'_> {
@@ -320,13 +322,13 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// What was written and is not flushed.
+/// The writes since the last flush, with their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct UnflushedWrites {
-    /// The newest of each place.
+    /// The newest write of each place.
     writes: BTreeMap<(VdevId, VdevOffset), PhysicalWrite>,
     bytes: u64,
-    /// Counts flushes: what is kept was written since the last of them.
+    /// Counts flushes: the kept writes began after the last one.
     generation: u64,
 }
 
@@ -341,7 +343,8 @@ impl UnflushedWrites {
         }
     }
 
-    /// These are durable, as of this generation; what was kept meanwhile is not.
+    /// Drops writes that a flush made durable. Newer writes to the same places, during the flush,
+    /// stay.
     fn forget(&mut self, durable: &[PhysicalWrite]) {
         for before in durable {
             let Place { vdev, offset, .. } = before.place;
@@ -361,21 +364,23 @@ impl UnflushedWrites {
 }
 
 impl VdevTree {
-    /// From now on writes of transaction groups wait for devices that are gone; before, they
-    /// failed.
+    /// Ends the opening of the pool: from now on writes of transaction groups wait for devices that
+    /// are gone, where they failed before.
     pub fn begin(&self, door: Arc<dyn SuspensionDoor>) {
         *self.suspension.door.lock() = Some(door);
         self.suspension.state.lock().phase = Phase::Running;
     }
 
-    /// Whether reads for applications wait for devices that are gone, or fail.
+    /// Sets whether reads for applications wait for devices that are gone (`failmode=wait`), or
+    /// fail.
     pub fn set_readers_wait(&self, they_wait: bool) {
         self.suspension
             .readers_wait
             .store(they_wait, Ordering::Relaxed);
     }
 
-    /// Calls that wait, and those that come, fail. Devices that do not answer are not waited for.
+    /// Gives the pool up: waiting calls and later ones fail, and requests to devices that do not
+    /// answer fail, too.
     pub fn give_up(&self) {
         self.suspension.give_up();
         *self.unflushed.lock() = UnflushedWrites::default();
@@ -384,16 +389,16 @@ impl VdevTree {
         }
     }
 
-    /// How long any device has given no answer at all, though it owes some.
+    /// The longest time for which a device with requests under way has not answered any.
     pub fn silent_ns(&self) -> u64 {
         let leaves = self.leaves();
         let silent = leaves.iter().map(|leaf| leaf.silent_ns());
         silent.max().unwrap_or(0)
     }
 
-    /// Keeps what was written until it is flushed.
+    /// Keeps writes in memory until they are flushed.
     ///
-    /// Gives whether there is so much that it should be flushed now.
+    /// Gives whether their bytes exceed the bound, so that devices should be flushed now.
     pub(crate) fn keep_unflushed(&self, writes: Vec<PhysicalWrite>) -> bool {
         if !self.suspension.is_running() {
             return false;
@@ -403,13 +408,14 @@ impl VdevTree {
         unflushed.bytes > UNFLUSHED_BYTES_MAX
     }
 
-    /// After which flush everything is kept that is written, if it is.
+    /// The number of the flush since which all writes are kept. None while the pool is being
+    /// opened.
     pub(crate) fn kept_since(&self) -> Option<u64> {
         let is_kept = self.suspension.is_running();
         is_kept.then(|| self.unflushed.lock().generation)
     }
 
-    /// What is kept now.
+    /// The writes that are kept now.
     pub(crate) fn kept(&self) -> Vec<PhysicalWrite> {
         self.unflushed.lock().writes.values().cloned().collect()
     }
@@ -419,11 +425,12 @@ impl VdevTree {
         self.unflushed.lock().forget(writes);
     }
 
-    /// Opens devices again that failed, sees whether they are what they were, writes what they may
-    /// have lost, and lets the calls go on that wait. Nothing, when none waits.
+    /// Resumes a suspended pool (`zpool clear`): opens failed devices again, checks their labels
+    /// and uberblocks, writes the unflushed writes again, and lets the waiting calls go on. Does
+    /// nothing when the pool is not suspended.
     ///
     /// # Errors
-    /// Devices are not back: they still wait.
+    /// Devices are not back: the pool stays suspended.
     #[doc(alias = "zio_resume")]
     pub fn resume(&self, operation: &Operation) -> Result<(), ResumeError> {
         if !self.suspension.begin_resuming()? {
@@ -469,7 +476,7 @@ impl VdevTree {
         }
         top.check_labels(pool);
         top.check_sizes();
-        // What is gone and was not written to yet may come back as well.
+        // A device that turned out to be gone only now may come back as well.
         for leaf in usable.iter().filter(|leaf| !leaf.is_usable()) {
             leaf.retire(leaf.standing(), Some(generation), self.next_txg());
         }

@@ -1,12 +1,12 @@
-//! A top-level vdev: its layout, its leaves, and what follows for it from how they are.
+//! A top-level vdev: its layout, its leaves, and its health, which follows from theirs.
 //!
 //! # Mechanism
-//! Opening looks at every device's labels. A device of another pool, or another vdev, is not used,
-//! whatever its path says. One that missed writes is found by its uberblocks: when its newest is
-//! older than the second newest of a sibling, its dirty time log has all txgs since.
+//! Opening reads the labels of every device. A device whose labels are of another pool, or of
+//! another vdev, is not used. Uberblocks show which devices missed writes: when the newest of a
+//! device is older than the second newest of a sibling, its dirty time log gets all txgs since.
 //!
 //! # Invariants
-//! - A leaf is taken out of use only while the rest covers what it has.
+//! - A leaf is taken out of use only while the other leaves have all its blocks.
 
 use crate::config::{VdevConfig, VdevKind};
 use crate::error::LabelError;
@@ -39,7 +39,7 @@ pub(crate) struct TopVdev {
 }
 
 impl TopVdev {
-    /// Of this configuration. Leaves that are known already are the same as before.
+    /// A top-level vdev of this configuration. Leaves among `known`, by guid, stay as they are.
     pub(crate) fn new(config: &VdevConfig, known: &[Arc<Leaf>]) -> TopVdev {
         let facts = config.top_level.as_ref();
         let ashift = facts.map_or(0, |facts| facts.ashift);
@@ -86,7 +86,7 @@ impl TopVdev {
         }
     }
 
-    /// Does not use devices whose labels say that they are something else.
+    /// Makes devices unavailable whose labels are of another pool or another vdev.
     #[doc(alias = "vdev_validate")]
     pub(crate) fn check_labels(&self, pool: Guid) {
         for leaf in &self.leaves {
@@ -98,8 +98,8 @@ impl TopVdev {
                 None if found.iter().all(is_device_error) => Some(Reason::OpenFailed),
                 None => Some(Reason::BadLabel),
                 Some(label) => {
-                    // Power may have failed while it got another guid, as the last of a mirror
-                    // does: then two labels are older.
+                    // Power may have failed while the last device of a mirror got the mirror's
+                    // guid: then two of its labels still have its old one.
                     let mut all = found.iter().flatten();
                     let is_it = all.any(|label| label.guid() == Some(leaf.guid))
                         // A mirror of which one device is left takes over the guid of the mirror.
@@ -114,7 +114,7 @@ impl TopVdev {
         }
     }
 
-    /// Does not use devices that have shrunk.
+    /// Makes devices unavailable that have shrunk below what the vdev needs.
     pub(crate) fn check_sizes(&self) {
         let Ok(layout) = &self.layout else {
             return;
@@ -128,7 +128,8 @@ impl TopVdev {
         }
     }
 
-    /// Devices without an uberblock that a sibling has miss all that was born after their newest.
+    /// Adds to the dirty time log of a device without an uberblock that a sibling has all births
+    /// after its own newest.
     fn find_missed_uberblocks(&self) {
         let newest_two = |leaf: &Arc<Leaf>| {
             let window = leaf.window()?;
@@ -171,9 +172,9 @@ impl TopVdev {
         Some(layout.allocated_size(physical_bytes))
     }
 
-    /// Whether the pool cannot be opened as it is for want of this vdev. A log device that was out
-    /// of use when the pool was closed is not missed: it was emptied before it was taken out, or
-    /// the administrator was told what it held.
+    /// Whether the pool cannot be opened because this vdev is unavailable. A log device that was
+    /// offline or faulted when the pool was closed is not needed: its log was emptied first, or the
+    /// administrator was told what it held.
     #[doc(alias = "spa_check_for_missing_logs")]
     pub(crate) fn is_missed(&self, config: &VdevConfig) -> bool {
         let mut leaves = config.leaves().into_iter();
@@ -182,8 +183,8 @@ impl TopVdev {
         !is_excused && !self.standing().state.is_usable()
     }
 
-    /// True if the vdev has everything even without this leaf. What is on a log vdev is in memory,
-    /// too, until its group is stored: it may be lost, and the write fails.
+    /// True if the other leaves have all blocks of the vdev. A log vdev can do without any leaf:
+    /// its blocks are in memory, too, until their txg is stored.
     pub(crate) fn can_do_without(&self, leaf: &Leaf) -> bool {
         if self.is_log {
             return true;
@@ -194,7 +195,7 @@ impl TopVdev {
         layout.is_ok_and(|layout| layout.is_covered(&stays))
     }
 
-    /// How it is, from how its leaves are.
+    /// The standing of the vdev, from the standings of its leaves.
     pub(crate) fn standing(&self) -> Standing {
         match &self.layout {
             Ok(layout) => {

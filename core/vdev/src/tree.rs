@@ -2,8 +2,8 @@
 //!
 //! # Mechanism
 //! The tree keeps the configuration beside the top-level vdevs that were opened from it
-//! ([`TopVdev`](crate::top)). Block pointers name a top-level vdev by its index; everything below
-//! that is the top-level vdev's: its layout and its leaves.
+//! ([`TopVdev`](crate::top)). Block pointers name a top-level vdev by its index; the layout and the
+//! leaves below it are the top-level vdev's own.
 //!
 //! # Invariants
 //! - A top-level vdev's index never changes; new ones are added behind the last.
@@ -32,9 +32,9 @@ use tarn_probe::{IoTotals, VdevStatisticsSnapshot};
 pub struct OpenOptions {
     /// Whether devices may be written.
     pub mode: OpenMode,
-    /// What must be there.
+    /// Which top-level vdevs must be usable.
     pub need: Need,
-    /// What labels must say.
+    /// What the labels of devices must say.
     pub labels: ExpectedLabels,
 }
 
@@ -65,7 +65,7 @@ pub enum Need {
     All,
     /// All but those that hold the intent log.
     AllButLogs,
-    /// None: to see what is there.
+    /// None: to show what was found.
     Nothing,
 }
 
@@ -74,15 +74,15 @@ pub enum Need {
 pub enum ExpectedLabels {
     /// That it is this vdev of this pool.
     OfPool(Guid),
-    /// Nothing: the labels are about to be written.
+    /// Anything: the labels are about to be written.
     Any,
 }
 
-/// Where new blocks of a kind go.
+/// The allocation bias of a top-level vdev: which new blocks it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[doc(alias = "vdev_alloc_bias_t")]
 pub enum AllocationBias {
-    /// To any vdev.
+    /// No bias: the normal class.
     #[default]
     None,
     /// The intent log.
@@ -93,7 +93,7 @@ pub enum AllocationBias {
     Dedup,
 }
 
-/// What is known of a top-level vdev, to place blocks.
+/// The facts of a top-level vdev by which `space` places blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopLevel {
     /// Its index, as in a block's address.
@@ -106,7 +106,7 @@ pub struct TopLevel {
     pub name: String,
     /// A sector is `2^ashift` bytes.
     pub ashift: u32,
-    /// Its room, parity included.
+    /// Its size (asize), parity included.
     pub asize: AllocatedSize,
     /// The object that lists its space maps.
     pub metaslab_array: ObjectId,
@@ -116,7 +116,7 @@ pub struct TopLevel {
     pub is_log: bool,
     /// Nothing new is placed on it.
     pub is_non_allocating: bool,
-    /// What is placed on it.
+    /// Which blocks are placed on it.
     pub allocation_bias: AllocationBias,
     /// How much of allocated space is data, in 512ths.
     pub deflate_ratio: u64,
@@ -132,19 +132,19 @@ pub struct VdevTree {
     pub(crate) host: Host,
     pub(crate) mode: OpenMode,
     pub(crate) state: RwLock<TreeState>,
-    /// Counts changes of what labels should say.
+    /// Counts changes of the configuration that labels should have.
     changes: AtomicU64,
     /// The newest txg that is stored.
     pub(crate) stored_txg: AtomicU64,
-    /// Whether a read may write the right bytes where it found wrong ones.
+    /// Whether reads may self-heal.
     permits_self_heal: AtomicBool,
-    /// Errors that no top-level vdev could make good.
+    /// Errors that redundancy did not cover, over all top-level vdevs.
     pub(crate) errors: ErrorCounters,
     /// Calls that wait for devices that are gone.
     pub(crate) suspension: Suspension,
-    /// What is written and not flushed.
+    /// Writes that are not flushed yet, kept for devices that come back.
     pub(crate) unflushed: Mutex<UnflushedWrites>,
-    /// The turn to flush all devices.
+    /// Held while all devices are flushed.
     pub(crate) flushing: Mutex<()>,
 }
 
@@ -160,7 +160,7 @@ impl VdevTree {
     /// Opens all devices of a pool. `root` is its whole tree.
     ///
     /// # Errors
-    /// It has a kind of vdev that we cannot read, or devices are missing that `options` need.
+    /// A vdev is of a kind that is not supported, or vdevs are unavailable that `options` need.
     pub fn open(
         host: &Host,
         root: &VdevConfig,
@@ -205,7 +205,7 @@ impl VdevTree {
         Ok(Arc::new(tree))
     }
 
-    /// Refuses if what is needed is not there.
+    /// Fails if a top-level vdev is unavailable that is needed.
     pub fn require(&self, need: Need) -> Result<(), OpenError> {
         let is_needed = |top: &TopVdev| match need {
             Need::All => true,
@@ -229,7 +229,8 @@ impl VdevTree {
         }
     }
 
-    /// The configuration as it should be stored now, with what happened to devices since.
+    /// The configuration to be stored now, with the conditions and dirty time logs of devices as
+    /// they are.
     pub fn config(&self) -> VdevConfig {
         let state = self.state.read();
         let (mut root, tops) = (state.root.clone(), state.tops.clone());
@@ -237,7 +238,7 @@ impl VdevTree {
         let leaves: Vec<_> = tops.iter().flat_map(|top| top.leaves.clone()).collect();
         root.change_each(&mut |vdev| {
             if let Some(leaf) = leaves.iter().find(|leaf| leaf.guid == vdev.guid) {
-                // What is only for now is not stored.
+                // `zpool offline -t` is not stored.
                 let standing = match leaf.is_lasting() {
                     true => leaf.standing(),
                     false => Standing::ONLINE,
@@ -252,7 +253,8 @@ impl VdevTree {
         root
     }
 
-    /// Changes the configuration: an object that belongs to a vdev, a path. The shape stays.
+    /// Changes values in the configuration, such as an object of a vdev or a path. The shape of the
+    /// tree stays.
     ///
     /// # Panics
     /// When `change` adds or removes a vdev.
@@ -274,12 +276,12 @@ impl VdevTree {
         self.state.read().auxiliary.clone()
     }
 
-    /// Says which hot spares and cache devices there are.
+    /// Sets the hot spares and cache devices of the pool.
     pub fn set_auxiliary(&self, devices: AuxiliaryDevices) {
         self.state.write().auxiliary = devices;
     }
 
-    /// A hot spare or cache device has left the pool.
+    /// Removes a hot spare or cache device.
     pub fn remove_auxiliary(&self, kind: AuxiliaryKind, guid: Guid) {
         let mut state = self.state.write();
         state
@@ -288,14 +290,14 @@ impl VdevTree {
             .retain(|device| device.guid != guid);
     }
 
-    /// Says what is placed on a vdev; the MOS knows it.
+    /// Sets the allocation bias of a vdev, which the MOS has.
     pub fn set_allocation_bias(&self, vdev: VdevId, bias: AllocationBias) {
         if let Some(place) = self.state.write().biases.get_mut(vdev.index()) {
             *place = bias;
         }
     }
 
-    /// What is known of each top-level vdev, in the order of their indices, holes included.
+    /// The facts of all top-level vdevs, in the order of their indices, holes included.
     pub fn top_levels(&self) -> Vec<TopLevel> {
         let state = self.state.read();
         let configs = state.root.children.iter().zip(&state.biases);
@@ -305,7 +307,7 @@ impl VdevTree {
             .collect()
     }
 
-    /// How a top-level vdev is. Unavailable if there is none.
+    /// The standing of a top-level vdev. Unavailable if there is none.
     pub fn top_standing(&self, vdev: VdevId) -> Standing {
         let missing = Standing {
             state: VdevState::Unavailable,
@@ -314,17 +316,18 @@ impl VdevTree {
         self.top(vdev).map_or(missing, |top| top.standing())
     }
 
-    /// How much room a block of this size takes on a vdev.
+    /// The allocated size of a block of this size on a vdev.
     ///
     /// # Panics
-    /// When there is no such vdev, or nothing can be placed on it: places were chosen by its facts.
+    /// When there is no such vdev, or it holds no blocks: `space` placed the block by its facts.
     #[doc(alias = "vdev_psize_to_asize")]
     pub fn allocated_size(&self, vdev: VdevId, physical: PhysicalSize) -> AllocatedSize {
         self.find_allocated_size(vdev, physical)
             .expect("a place is on a vdev that there is, and holds blocks")
     }
 
-    /// The same; `None` when there is no such vdev, or nothing can be placed on it.
+    /// As [`allocated_size`](Self::allocated_size); none when there is no such vdev, or it holds no
+    /// blocks.
     pub fn find_allocated_size(
         &self,
         vdev: VdevId,
@@ -340,14 +343,14 @@ impl VdevTree {
         self.mode.may_write()
     }
 
-    /// Permits or forbids self-healing. An import forbids it until it knows whose the pool is and
-    /// which txg it opens: until then, a place may hold another block by now.
+    /// Permits or forbids self-healing. An import forbids it until it has claimed the pool and
+    /// chosen the txg that it opens: until then, a newer block may be at a place that is read.
     pub fn permit_self_heal(&self, is_permitted: bool) {
         self.permits_self_heal
             .store(is_permitted, Ordering::Release);
     }
 
-    /// Whether a read may write the right bytes where it found wrong ones, or none.
+    /// Whether a read may write the right bytes to devices that gave wrong ones, or none.
     pub fn may_self_heal(&self) -> bool {
         self.is_writable() && self.permits_self_heal.load(Ordering::Acquire)
     }
@@ -357,8 +360,8 @@ impl VdevTree {
         &self.host
     }
 
-    /// How often what labels should say has changed. The sync compares it with what it
-    /// was when the labels were written last.
+    /// Counts changes of the configuration. The sync writes all labels when the count differs from
+    /// that of the last labels.
     pub fn change_count(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -437,14 +440,15 @@ impl VdevTree {
         }
     }
 
-    /// Lets all devices go. What is under way is finished; afterwards every leaf is unavailable.
+    /// Closes all devices. Requests under way are finished; afterwards every leaf is unavailable.
     pub fn close(&self) {
         self.leaves().iter().for_each(|leaf| leaf.close());
         *self.unflushed.lock() = UnflushedWrites::default();
     }
 }
 
-/// Refuses a tree in which a vdev is of a kind that cannot be read, whatever is there of it.
+/// Refuses a tree with a vdev of a kind that is not supported, whether its devices are present or
+/// not.
 ///
 /// # Errors
 /// [`OpenError::Unsupported`] with the first one.
@@ -463,7 +467,7 @@ pub(crate) fn refuse_unsupported(top: &TopVdev, need: Need) -> Result<(), OpenEr
     }
 }
 
-/// Of two paths to one device, the second is not used.
+/// Makes a leaf unavailable whose path leads to the device of another leaf.
 fn refuse_duplicates(tops: &[Arc<TopVdev>]) {
     let mut seen = BTreeSet::new();
     for leaf in tops.iter().flat_map(|top| &top.leaves) {

@@ -1,20 +1,20 @@
-//! Writing: every copy and every column, as far as devices last.
+//! Writing: every copy and every column, to the devices that are in use.
 //!
 //! # Mechanism
 //! All writes of a call become one batch per device, in the order of its surface. Parity is
 //! computed first, over all processors. A device that cannot be written is taken out of use if the
-//! others of its vdev cover what it has, and the pool goes on; if they do not, it stays as it is
-//! and the call fails, for then only a person can help. A write of a transaction group waits until
-//! that has happened ([`suspension`](crate::suspension)); an intent log write fails, and its group
-//! has to do it.
+//! other devices of its vdev have all its blocks, and the pool goes on. If they do not, its
+//! standing stays and the write fails: the pool is suspended. A write of a transaction group then
+//! waits for devices ([`suspension`](crate::suspension)); an intent log write fails, and its txg
+//! has to store the change.
 //!
 //! # Invariants
 //! - When a write succeeds, each block can be read from devices that are in use.
 //! - A leaf that missed a write is not in use and has the birth in its dirty time log, or the write
 //!   failed. It becomes whole again only if all that it missed is in memory
-//!   ([`suspension`](crate::suspension)).
-//! - When a flush succeeds, all that was written before it is durable on every device in use. One
-//!   follows the other.
+//!   ([`suspension`](crate::suspension)), or its vdev is emptied.
+//! - When a flush succeeds, all writes before it are durable on every device in use. Flushes of a
+//!   pool do not overlap.
 
 use crate::error::{LeafFailure, VdevWriteError};
 use crate::health::{Reason, Standing, VdevState};
@@ -35,11 +35,11 @@ use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::units::{Guid, Txg, VdevId};
 use tarn_probe::{Operation, Stage};
 
-/// Writes, taken apart into what each leaf gets of them.
+/// Writes, divided into the requests to each leaf.
 pub(crate) struct PreparedWrites {
-    /// The vdevs that places are on.
+    /// The top-level vdevs of the writes.
     pub tops: Vec<Arc<TopVdev>>,
-    /// What their leaves get.
+    /// The requests to their leaves.
     pub ios: Vec<LeafIo>,
 }
 
@@ -59,7 +59,7 @@ impl VdevTree {
         let is_much = Cell::new(false);
         self.until_devices_are_back(|| {
             let done = self.try_write(writes.clone(), operation);
-            // Also what has failed: resuming writes it first.
+            // Failed writes are kept as well: resuming the pool writes them first.
             is_much.set(self.keep_unflushed(writes.clone()));
             done
         })?;
@@ -69,9 +69,8 @@ impl VdevTree {
         }
     }
 
-    /// Writes a place anew where wrong bytes were read, as far as devices take them. It promises
-    /// nothing and waits for no device that is gone: an error is counted, and the next read tries
-    /// again.
+    /// Writes the right bytes of a place to its devices in use. It gives no error and does not wait
+    /// for devices that are gone: errors are counted, and the next read tries again.
     pub fn self_heal(&self, write: PhysicalWrite, operation: &Operation) {
         let vdev = write.place.vdev;
         let Some(top) = self.top(vdev).filter(|_| self.may_self_heal()) else {
@@ -87,7 +86,8 @@ impl VdevTree {
         queue::run(ios, queue::write_class(operation), operation);
     }
 
-    /// Does something that stores, and once more as often as devices come back that it lacked.
+    /// Repeats a write, a flush or an update of labels until it succeeds, each time after the pool
+    /// was suspended and resumed.
     pub(crate) fn until_devices_are_back(
         &self,
         attempt: impl Fn() -> Result<(), VdevWriteError>,
@@ -117,14 +117,14 @@ impl VdevTree {
             let prepared = self.prepare(writes.clone(), operation)?;
             let tops = prepared.tops.clone();
             let done = self.carry_out(prepared, operation);
-            // A device that has left may be all that covers one that failed.
+            // A device that has left may be the only one that had the blocks of one that failed.
             if !self.are_reshaped(&tops) {
                 return done;
             }
         }
     }
 
-    /// What writing all places asks of each leaf in use.
+    /// The requests of these writes to each leaf in use.
     pub(crate) fn prepare(
         &self,
         writes: Vec<PhysicalWrite>,
@@ -168,8 +168,8 @@ impl VdevTree {
         self.require_usable(&tops)
     }
 
-    /// Fails where a vdev was lost altogether: a pool can do without its log devices, but what was
-    /// to be written there is not durable.
+    /// Fails where a top-level vdev is unavailable. For a log vdev, too: the pool can do without
+    /// it, but a write to it would not be durable.
     fn require_usable(&self, tops: &[Arc<TopVdev>]) -> Result<(), VdevWriteError> {
         match tops.iter().find(|top| !top.standing().state.is_usable()) {
             Some(top) => Err(self.lost(top, Vec::new())),
@@ -177,7 +177,7 @@ impl VdevTree {
         }
     }
 
-    /// Makes durable what was written. A leaf that cannot is taken out of use.
+    /// Flushes all devices with unflushed writes. A leaf whose flush fails is taken out of use.
     ///
     /// # Errors
     /// More leaves are out of use than redundancy covers, and the pool is being opened or was given
@@ -186,9 +186,10 @@ impl VdevTree {
         self.until_devices_are_back(|| self.try_flush(operation))
     }
 
-    /// Makes durable what was written, or fails.
+    /// Flushes all devices with unflushed writes, or fails.
     pub(crate) fn try_flush(&self, operation: &Operation) -> Result<(), VdevWriteError> {
-        // A flush under way has taken its devices for flushed: another must not believe that.
+        // A flush under way has already marked its devices as flushed: another must not rely on
+        // that.
         let _turn = self.flushing.lock();
         let kept = self.kept();
         loop {
@@ -196,7 +197,7 @@ impl VdevTree {
             let done = self.flush_all(&tops, operation);
             if !self.are_reshaped(&tops) {
                 done?;
-                // What is on a log vdev is in memory, too.
+                // Blocks of a log vdev are in memory, too.
                 let with_data = tops.into_iter();
                 let with_data = with_data.filter(|top| top.holds_data() && !top.is_log);
                 self.require_usable(&with_data.collect::<Vec<_>>())?;
@@ -229,17 +230,17 @@ impl VdevTree {
         self.judge(tops, &owners, outcomes, standing)
     }
 
-    /// Writes all places and makes them durable, in the calling thread as far as devices let it.
-    /// Others may write and flush meanwhile: what counts is a flush of our own, after our own
-    /// writes. It is durable then, and so not kept for devices that come back: one that missed it
-    /// is not taken back as whole.
+    /// Writes all places and flushes their devices: the intent log write. The calling thread does
+    /// it where the device allows. Other threads may write and flush meanwhile: this call flushes
+    /// by itself after its own writes. The writes are not kept in memory for devices that come
+    /// back: a device that missed them is not taken back as whole.
     ///
     /// # Panics
     /// As [`write`](Self::write).
     ///
     /// # Errors
-    /// More leaves failed than redundancy covers, or devices are being opened again: it is not
-    /// known what of it is stored.
+    /// More leaves failed than redundancy covers, or devices are being opened again: which of the
+    /// writes are stored is unknown.
     pub fn write_durably(
         &self,
         writes: Vec<PhysicalWrite>,
@@ -260,7 +261,8 @@ impl VdevTree {
                 break tops;
             }
         };
-        // It is not in memory any more: a device that does not have it by now does not get it.
+        // These writes are not kept in memory: a device that missed them does not get them when it
+        // is taken back.
         let lacks_leaf = |top: &&Arc<TopVdev>| top.leaves.iter().any(|leaf| !leaf.is_usable());
         for top in tops.iter().filter(lacks_leaf) {
             let births = births_on(top, &writes);
@@ -273,7 +275,7 @@ impl VdevTree {
         Ok(())
     }
 
-    /// Flushes all devices of vdevs that are in use, whatever else was written to them.
+    /// Flushes all devices in use of these vdevs.
     fn flush_usable(
         &self,
         tops: &[Arc<TopVdev>],
@@ -295,8 +297,8 @@ impl VdevTree {
         self.require_usable(tops)
     }
 
-    /// Whether less than the whole of a place may be written, and read with the whole: not where
-    /// the rows of a block depend on its size.
+    /// Whether a write may store only the start of a place: not on RAID-Z, where the rows of a
+    /// block depend on its size.
     pub fn may_write_part(&self, vdev: VdevId) -> bool {
         self.top(vdev).is_some_and(|top| {
             top.layout
@@ -305,7 +307,8 @@ impl VdevTree {
         })
     }
 
-    /// Takes leaves that failed out of use, or fails where their vdev cannot do without them.
+    /// Takes failed leaves out of use, or fails where the other leaves of their vdev do not have
+    /// all their blocks.
     pub(crate) fn judge(
         &self,
         tops: &[Arc<TopVdev>],
@@ -349,7 +352,7 @@ impl VdevTree {
         Ok(())
     }
 
-    /// Counts and describes what redundancy could not cover.
+    /// Counts a write error that redundancy does not cover, and describes it.
     fn lost(&self, top: &TopVdev, mut devices: Vec<LeafFailure>) -> VdevWriteError {
         top.errors.count_write();
         if !top.is_log {
@@ -364,8 +367,7 @@ impl VdevTree {
         }
     }
 
-    /// The rows of each write. Where there is parity to be computed, that is done over all
-    /// processors.
+    /// The rows of each write. Where there is parity, it is computed on all processors.
     fn map(
         &self,
         tops: &BTreeMap<VdevId, Arc<TopVdev>>,
@@ -385,10 +387,10 @@ impl VdevTree {
     }
 }
 
-/// What failed on a leaf.
+/// The failed writes of a leaf.
 struct Failed {
     failure: LeafFailure,
-    /// The births of what was not written.
+    /// The births of the blocks that were not written.
     births: BTreeSet<Txg>,
 }
 
@@ -408,7 +410,7 @@ fn births_on(top: &TopVdev, writes: &[PhysicalWrite]) -> Vec<Txg> {
     births.into_iter().collect()
 }
 
-/// A write, and what each column of its rows gets.
+/// A write with the rows of its block.
 struct MappedWrite {
     vdev: VdevId,
     birth: Txg,
@@ -426,7 +428,7 @@ fn zero_extended(data: &[u8], size: usize) -> Buffer {
 }
 
 impl TopVdev {
-    /// Takes a write apart into rows, and computes their parity.
+    /// Divides a write into rows, and computes their parity.
     ///
     /// # Panics
     /// When the place is not on this vdev, or has another size than its data.

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_commit_waits_for_nobody() {
+    fn a_single_commit_does_not_wait() {
         let mut batches = Batches::default();
         assert!(!batches.may_begin());
         let mine = batches.join(None);

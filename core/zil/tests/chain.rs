@@ -1,4 +1,5 @@
-//! Logs as they lie on the disk, sound and not: how far they are followed, and what is claimed of them.
+//! Logs as they lie on the disk, sound and not: how far they are followed, and what is claimed of
+//! them.
 
 mod support;
 
@@ -223,7 +224,8 @@ fn logs_that_cannot_be_replayed_are_not_claimed() {
         };
         let refused = look(&head(future), Txg::new(15));
         assert!(matches!(refused, Err(ClaimError::OfTheFuture { .. })));
-        // Blocks that are shared with another file: of a group that was never stored, and where no references are counted.
+        // Blocks that are shared with another file: of a group that was never stored, and where no
+        // references are counted.
         let first = place(world, 6, 1);
         let clone = LoggedChange::CloneRange {
             object: ObjectId::new(5),
@@ -240,7 +242,7 @@ fn logs_that_cannot_be_replayed_are_not_claimed() {
             refused,
             Err(ClaimError::Clones { sequence: 1, .. })
         ));
-        // A write whose block did not make it: nobody was promised it.
+        // A write whose block was not written: no `fsync` returned for it.
         let write = LoggedChange::Write(Box::new(LoggedWrite {
             is_stored_already: false,
             object: ObjectId::new(5),

@@ -1,4 +1,5 @@
-//! What commits promise, and what they store: with power cut at every write, with many threads, and with nothing wrong.
+//! What commits promise, and what they store: with power cut at every write, with many threads, and
+//! with nothing wrong.
 
 mod support;
 
@@ -194,7 +195,8 @@ fn bytes_are_left_out_only_before_a_cut_that_is_as_short_as_the_file() {
     });
 }
 
-/// A file that was renamed and then cut is in the log with the cut or not at all: if they cannot be in one block, they wait for their group.
+/// A file that was renamed and then cut is in the log with the cut or not at all: if they cannot be
+/// in one block, they wait for their group.
 #[test]
 fn what_others_build_on_is_in_one_block_with_what_cut_it() {
     run(|world| {
@@ -337,7 +339,7 @@ fn much_data_waits_for_its_group() {
 }
 
 #[test]
-fn a_chain_is_no_longer_than_somebody_would_follow_it() {
+fn a_chain_is_no_longer_than_readers_follow_it() {
     run(|world| {
         world.log.set_blocks_max(5);
         let (mut waited, mut longest) = (0, 0);
@@ -351,7 +353,8 @@ fn a_chain_is_no_longer_than_somebody_would_follow_it() {
     });
 }
 
-/// Asked for together, while the group of the one is being stored and the other was changed in the next.
+/// Asked for together, while the group of the one is being stored and the other was changed in the
+/// next.
 #[test]
 fn a_file_beside_one_that_waits_for_its_group_is_as_durable_as_by_itself() {
     run(|world| {
@@ -477,7 +480,8 @@ fn a_block_that_cannot_be_written_makes_commits_wait_for_their_group() {
         .expect("power stays on");
 }
 
-/// What was on its way behind the block that failed is not in the log either, and nobody is told that it is.
+/// What was on its way behind the block that failed is not in the log either, and no `fsync` says
+/// that it is.
 #[test]
 fn a_block_that_cannot_be_written_fails_those_on_their_way_behind_it() {
     for seed in 0..8 {
@@ -544,7 +548,8 @@ fn clients(world: &Arc<World>, threads: u64, rounds: u64) {
     }
 }
 
-/// Runs clients once to count the writes, and then with power cut at some of them: each time, what was acknowledged must be there.
+/// Runs clients once to count the writes, and then with power cut at some of them: each time, what
+/// was acknowledged must be there.
 fn cut_power_everywhere(seed: u64, disks: u64, threads: u64, rounds: u64, step: usize) {
     let program = |memory: &Memory| {
         let memory = memory.clone();

@@ -1,5 +1,5 @@
-//! Records that lead to blocks which are written where they will stay: what a commit stores of them, what becomes of their places, and all of it with
-//! power cut at every write.
+//! Records that lead to blocks which are written where they will stay: what a commit stores of
+//! them, what becomes of their places, and all of it with power cut at every write.
 
 mod support;
 
@@ -206,7 +206,8 @@ fn what_changes_after_it_was_logged_is_stored_elsewhere_and_its_early_place_is_f
         house.write(0, 10 * BLOCK_BYTES, 1);
         house.commit();
         let first = house.logged();
-        // One block is logged again, one changes and is not logged, one is freed, and the end is cut off.
+        // One block is logged again, one changes and is not logged, one is freed, and the end is
+        // cut off.
         house.write(2 * BLOCK_BYTES, 2 * BLOCK_BYTES, 2);
         house.commit();
         let all = house.logged();
@@ -305,7 +306,8 @@ fn promise(house: &House, promised: &std::sync::Mutex<Vec<(u64, u64, u64)>>) {
         let (offset, length) = extent(round);
         house.write(offset, length, seed_of(round));
         if round % 4 == 1 {
-            // Cut off, and not promised: the place of what was logged goes with it or stays, and is never anything else.
+            // Cut off, and not promised: the place of what was logged goes with it or stays, and is
+            // never anything else.
             house.free(9 * BLOCK_BYTES, BLOCK_BYTES);
         }
         house.commit();
@@ -345,8 +347,8 @@ fn what_was_promised_can_be_read_wherever_power_is_cut() {
     assert!(led_to > 100, "only {led_to} records led to a block");
 }
 
-/// What was promised is in the stored file with what the log adds to it; what was written after that may be. Gives how many blocks the log
-/// led to.
+/// What was promised is in the stored file with what the log adds to it; what was written after
+/// that may be. Gives how many blocks the log led to.
 fn expect_promised(host: &Host, memory: &Memory, promised: &[(u64, u64, u64)]) -> usize {
     let (mut contents, led_to) = support::replayed_file(host, memory, FILE);
     let mut expected = vec![0; 300_000];

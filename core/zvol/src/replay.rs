@@ -1,13 +1,16 @@
 //! Doing again what the intent log of a volume has: the answer to the door [`Replay`].
 //!
 //! # Mechanism
-//! A volume has one object with data, and two kinds of records: bytes were written, and a range was freed (discarded). What
-//! reaches behind the end of the volume, which may have become smaller since, is cut off there.
+//! A volume has one object with data, and two kinds of records: bytes were written, and a range was
+//! freed (discarded). What reaches behind the end of the volume, which may have become smaller
+//! since, is cut off there.
 //!
-//! A record may have been written by any OpenZFS, and the disk may lie: what cannot be is refused, and nothing has changed then.
+//! A record may have been written by any OpenZFS, and the disk may lie: what cannot be is refused,
+//! and nothing has changed then.
 //!
 //! # Invariants
-//! - A record is applied in several transactions only if all but the last leave a state from which it can be applied again.
+//! - A record is applied in several transactions only if all but the last leave a state from which
+//!   it can be applied again.
 //! - The last transaction notes the record's sequence.
 
 use std::sync::Arc;

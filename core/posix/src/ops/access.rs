@@ -47,8 +47,8 @@ impl FileSystem {
     /// Whether all of `mask` (4 to read, 2 to write, 1 to execute or search) is allowed.
     ///
     /// # Errors
-    /// `PermissionDenied`, `ReadOnly` for writing where nothing can be written, `NotFound`, or what could not
-    /// be read.
+    /// `PermissionDenied`, `ReadOnly` for writing where nothing can be written, `NotFound`, or what
+    /// could not be read.
     pub fn access(
         &self,
         credentials: &Credentials,

@@ -1,8 +1,9 @@
 //! `fallocate`: room in advance, holes, and zeros.
 //!
 //! # Mechanism
-//! Blocks get their place when they are stored, so nothing can be reserved: room in advance is a promise that
-//! we only check. A hole is punched by freeing the blocks that are wholly in it, and zeroing the rest.
+//! Blocks get their place when they are stored, so nothing can be reserved: room in advance is a
+//! promise that we only check. A hole is punched by freeing the blocks that are wholly in it, and
+//! zeroing the rest.
 
 use tarn_ondisk::intent_log::{LoggedChange, mask};
 use tarn_ondisk::units::{BlockId, ObjectId, Txg};
@@ -26,14 +27,15 @@ const RESERVE_PERCENT: u64 = 110;
 const EDGE_BYTES: u64 = 64 << 10;
 
 impl FileSystem {
-    /// Does what `fallocate` asks to a range. Whether the caller may write was decided when he opened the file.
+    /// Does what `fallocate` asks to a range. Whether the caller may write was decided when he
+    /// opened the file.
     ///
-    /// Room cannot be set apart where nothing is overwritten: a range is allocated as a hole if, and only if, there is room for a tenth more than it
-    /// now (`zfs_fallocate_reserve_percent`).
+    /// Room cannot be set apart where nothing is overwritten: a range is allocated as a hole if,
+    /// and only if, there is room for a tenth more than it now (`zfs_fallocate_reserve_percent`).
     ///
     /// # Errors
-    /// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `QuotaExceeded`, `NotPermitted` for an
-    /// immutable file, `ReadOnly`, or what could not be read.
+    /// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `QuotaExceeded`, `NotPermitted` for
+    /// an immutable file, `ReadOnly`, or what could not be read.
     #[doc(alias = "zpl_fallocate_common")]
     pub fn allocate(
         &self,

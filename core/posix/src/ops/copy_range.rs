@@ -1,11 +1,15 @@
-//! `copy_file_range`: a range of one file becomes a range of another, by references to the same blocks where that is possible.
+//! `copy_file_range`: a range of one file becomes a range of another, by references to the same
+//! blocks where that is possible.
 //!
 //! # Mechanism
-//! Where the range lies on whole blocks of the same size in both files, and the blocks are stored, the target gets pointers to them (feature
-//! `block_cloning`): nothing is read or written, and the record for the intent log carries the pointers. What is not stored yet is in memory, and copied; so are
-//! parts of blocks. A copy is made of many transactions; one of them has at most as many pointers as fit into a record.
+//! Where the range lies on whole blocks of the same size in both files, and the blocks are stored,
+//! the target gets pointers to them (feature `block_cloning`): nothing is read or written, and the
+//! record for the intent log carries the pointers. What is not stored yet is in memory, and copied;
+//! so are parts of blocks. A copy is made of many transactions; one of them has at most as many
+//! pointers as fit into a record.
 //!
-//! The end of the source can be a part of a block. It is cloned whole if the target ends there as well: what is behind the end of a file is zeros.
+//! The end of the source can be a part of a block. It is cloned whole if the target ends there as
+//! well: what is behind the end of a file is zeros.
 //!
 //! # Invariants
 //! - Nobody changes either file meanwhile: both `change` locks are held.
@@ -29,11 +33,13 @@ use crate::ops::write::{self, NewContents, SIZE_MAX};
 use crate::permissions::without_set_ids;
 use crate::types::Credentials;
 
-/// How many blocks are cloned in one transaction. Their pointers fit into one record of the intent log, whose blocks have 128 KiB.
+/// How many blocks are cloned in one transaction. Their pointers fit into one record of the intent
+/// log, whose blocks have 128 KiB.
 const CLONED_TOGETHER: u64 = 1000;
 /// How much is copied in one transaction. A guess: small beside what may be dirty.
 const COPIED_TOGETHER: u64 = 1 << 20;
-/// How much one call copies. Who wants more asks again; nobody else can change the files meanwhile. A guess.
+/// How much one call copies. Who wants more asks again; nobody else can change the files meanwhile.
+/// A guess.
 const COPIED_PER_CALL: u64 = 64 << 20;
 /// How many transactions of clones one call makes. The same.
 const CLONES_PER_CALL: u32 = 64;
@@ -77,13 +83,15 @@ enum Part {
 }
 
 impl FileSystem {
-    /// Has a range of a file be as a range of another, or of another place of the same file. Gives back how many bytes were copied: fewer than asked at the end of
-    /// the source and of the largest file, when space or a quota is reached on the way, and where there is very much. Whether the caller may read the one
-    /// and write the other was decided when he opened them.
+    /// Has a range of a file be as a range of another, or of another place of the same file. Gives
+    /// back how many bytes were copied: fewer than asked at the end of the source and of the
+    /// largest file, when space or a quota is reached on the way, and where there is very much.
+    /// Whether the caller may read the one and write the other was decided when he opened them.
     ///
     /// # Errors
-    /// `Invalid` where the ranges overlap; `PermissionDenied` for a source in quarantine; `NoSpace`, `QuotaExceeded` and `FileTooLarge`
-    /// when not one byte could be copied; `IsDirectory`, `NotPermitted`, `ReadOnly`, or what could not be read.
+    /// `Invalid` where the ranges overlap; `PermissionDenied` for a source in quarantine;
+    /// `NoSpace`, `QuotaExceeded` and `FileTooLarge` when not one byte could be copied;
+    /// `IsDirectory`, `NotPermitted`, `ReadOnly`, or what could not be read.
     #[doc(alias = "zfs_clone_range")]
     pub fn copy_range(
         &self,
@@ -156,8 +164,9 @@ impl FileSystem {
         Ok(done)
     }
 
-    /// Clones what can be cloned at the beginning of a range, in one transaction. Otherwise says how much has to be copied before it is worth asking
-    /// again. The caller holds `change` of both.
+    /// Clones what can be cloned at the beginning of a range, in one transaction. Otherwise says
+    /// how much has to be copied before it is worth asking again. The caller holds `change` of
+    /// both.
     fn clone_part(
         &self,
         credentials: &Credentials,
@@ -243,7 +252,8 @@ impl FileSystem {
         }
     }
 
-    /// Copies a part of a range through memory, or as much of it as there is room for; gives back how much. The caller holds `change` of both.
+    /// Copies a part of a range through memory, or as much of it as there is room for; gives back
+    /// how much. The caller holds `change` of both.
     fn copy_part(
         &self,
         credentials: &Credentials,

@@ -42,7 +42,8 @@ use crate::store::store_facts;
 use crate::tables::Style;
 use crate::types::{Attributes, Credentials, FileKind, NewFile, Timestamp};
 
-/// About what making a file writes: blocks of its dnode, of its directory, and of what leads to them.
+/// About what making a file writes: blocks of its dnode, of its directory, and of what leads to
+/// them.
 pub(crate) const ENTRY_BYTES: u64 = 64 << 10;
 /// The longest target of a symbolic link, as Linux has it.
 const TARGET_BYTES_MAX: usize = 4095;
@@ -51,8 +52,8 @@ impl FileSystem {
     /// Makes a file and gives it a name.
     ///
     /// # Errors
-    /// `Exists`, `PermissionDenied`, `NameTooLong`, `NotUtf8`, `NoSpace`, `QuotaExceeded`, `ReadOnly`,
-    /// `NotDirectory`; nothing has changed then.
+    /// `Exists`, `PermissionDenied`, `NameTooLong`, `NotUtf8`, `NoSpace`, `QuotaExceeded`,
+    /// `ReadOnly`, `NotDirectory`; nothing has changed then.
     #[doc(alias("zfs_create", "zfs_mkdir", "zfs_symlink", "zfs_mknode"))]
     pub fn create(
         &self,
@@ -102,8 +103,10 @@ impl FileSystem {
         Ok(self.node_attributes(&node))
     }
 
-    /// Makes a regular file without a name in a directory, and opens it for the caller (`O_TMPFILE`). It is in the unlinked set until it gets a name
-    /// ([`FileSystem::link`]): one that never gets any goes with its last user, or after a crash. The intent log has nothing of it.
+    /// Makes a regular file without a name in a directory, and opens it for the caller
+    /// (`O_TMPFILE`). It is in the unlinked set until it gets a name ([`FileSystem::link`]): one
+    /// that never gets any goes with its last user, or after a crash. The intent log has nothing of
+    /// it.
     ///
     /// # Errors
     /// As [`FileSystem::create`]; `NotSupported` below `.zfs`, and for anything but a regular file.
@@ -148,7 +151,8 @@ impl FileSystem {
         }
     }
 
-    /// Makes a directory in `.zfs/snapshot`, which is a snapshot. Nothing else can be made below `.zfs`.
+    /// Makes a directory in `.zfs/snapshot`, which is a snapshot. Nothing else can be made below
+    /// `.zfs`.
     #[doc(alias = "zfsctl_snapdir_mkdir")]
     fn create_in_control(
         &self,
@@ -169,7 +173,8 @@ impl FileSystem {
         }
     }
 
-    /// Refuses a name that is taken or cannot be, and a user who may not add it. A taken name is said first, as Linux does.
+    /// Refuses a name that is taken or cannot be, and a user who may not add it. A taken name is
+    /// said first, as Linux does.
     pub(crate) fn check_new_entry(
         &self,
         credentials: &Credentials,
@@ -280,8 +285,9 @@ impl FileSystem {
         }
     }
 
-    /// The project that something new in a directory gets, and the flags that go with it. Everything has a project, so that it can be
-    /// moved and linked within it; only files and directories hand theirs down.
+    /// The project that something new in a directory gets, and the flags that go with it.
+    /// Everything has a project, so that it can be moved and linked within it; only files and
+    /// directories hand theirs down.
     #[doc(alias = "zfs_inherit_projid")]
     pub(crate) fn inherited_project(
         &self,
@@ -306,7 +312,8 @@ impl FileSystem {
         self.tables.current().style == Style::Attributes && self.set.policy().counts_projects
     }
 
-    /// Makes the object and its entry, and leaves a record. What was begun is taken back if it fails.
+    /// Makes the object and its entry, and leaves a record. What was begun is taken back if it
+    /// fails.
     #[expect(
         clippy::too_many_arguments,
         reason = "a name, and all that a file begins with"
@@ -348,8 +355,9 @@ impl FileSystem {
         Ok(self.add_new(node))
     }
 
-    /// Makes the object and its entry. Nobody can find it in memory yet, and no record says so: the caller sees to both. Gives the records of what belongs
-    /// to it from the start. What was begun is taken back if it fails.
+    /// Makes the object and its entry. Nobody can find it in memory yet, and no record says so: the
+    /// caller sees to both. Gives the records of what belongs to it from the start. What was begun
+    /// is taken back if it fails.
     #[expect(
         clippy::too_many_arguments,
         reason = "a name, and all that a file begins with"
@@ -388,7 +396,8 @@ impl FileSystem {
         Ok((node, begun.pending))
     }
 
-    /// Makes the object of a file that will have so many names, with all its attributes. It is freed again if that fails.
+    /// Makes the object of a file that will have so many names, with all its attributes. It is
+    /// freed again if that fails.
     #[expect(clippy::too_many_arguments, reason = "all that a file begins with")]
     fn begin_file(
         &self,
@@ -513,7 +522,8 @@ impl FileSystem {
         })
     }
 
-    /// Stores where a symbolic link leads: in an attribute, or for old files behind the structure, or as contents.
+    /// Stores where a symbolic link leads: in an attribute, or for old files behind the structure,
+    /// or as contents.
     fn put_target(
         &self,
         object: &Arc<Object>,

@@ -1,8 +1,9 @@
-//! What a file loses when somebody writes to it, cuts it, or gives it away: what would let others run it with rights that its old
-//! contents, or its old owner, were trusted with.
+//! What a file loses when somebody writes to it, cuts it, or gives it away: what would let others
+//! run it with rights that its old contents, or its old owner, were trusted with.
 //!
-//! The kernel leaves this to us, and says of each request whether the caller may keep the set-id bits. It is a transaction of its
-//! own, before the change: a crash in between leaves a file that can do less.
+//! The kernel leaves this to us, and says of each request whether the caller may keep the set-id
+//! bits. It is a transaction of its own, before the change: a crash in between leaves a file that
+//! can do less.
 
 use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::units::ObjectId;

@@ -16,8 +16,8 @@ impl FileSystem {
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// `NoAttribute`, `NotSupported` where users have none (`xattr=off`), `PermissionDenied`, or what
-    /// could not be read.
+    /// `NoAttribute`, `NotSupported` where users have none (`xattr=off`), `PermissionDenied`, or
+    /// what could not be read.
     pub fn get_xattr(
         &self,
         credentials: &Credentials,

@@ -1,8 +1,9 @@
 //! Another name for a file, or the first one for a file that was made without.
 //!
 //! # Mechanism
-//! No record can say that a file without a name gets one: the intent log has nothing of such files, neither that they were made nor what was written into them. So commits that follow wait
-//! for the group, which stores all of it at once.
+//! No record can say that a file without a name gets one: the intent log has nothing of such files,
+//! neither that they were made nor what was written into them. So commits that follow wait for the
+//! group, which stores all of it at once.
 
 use tarn_object::Tx;
 use tarn_ondisk::intent_log::LoggedChange;
@@ -27,8 +28,8 @@ impl FileSystem {
     /// Gives a file another name.
     ///
     /// # Errors
-    /// `Exists`, `TooManyLinks`, `NotPermitted` for a directory or an immutable file, `CrossDevice` between
-    /// projects, `PermissionDenied`, `NoSpace`, `ReadOnly`; nothing has changed then.
+    /// `Exists`, `TooManyLinks`, `NotPermitted` for a directory or an immutable file, `CrossDevice`
+    /// between projects, `PermissionDenied`, `NoSpace`, `ReadOnly`; nothing has changed then.
     #[doc(alias = "zfs_link")]
     pub fn link(
         &self,

@@ -50,7 +50,8 @@ impl FileSystem {
         }
     }
 
-    /// The entry of a name in a directory. A long name that is there is found though the dataset takes no new ones.
+    /// The entry of a name in a directory. A long name that is there is found though the dataset
+    /// takes no new ones.
     pub(crate) fn find_entry(
         &self,
         directory: &Node,
@@ -81,7 +82,8 @@ impl FileSystem {
             .ok_or_else(|| self.missing(name))?;
         match self.node(entry.id, operation) {
             Err(PosixError::NotFound) => {
-                // It may have been removed since the look at the directory; if not, something is lost.
+                // It may have been removed since the look at the directory; if not, something is
+                // lost.
                 match self.find_entry(directory, name, operation)? {
                     Some(again) if again.id == entry.id => Err(PosixError::Damaged {
                         object: directory.id,

@@ -25,11 +25,13 @@ impl FileSystem {
         }
     }
 
-    /// Refuses to open a file for writing where nothing can change, or whose flags forbid it: at all, or but for appending. Who opens what leads
-    /// elsewhere, a device or a pipe, changes nothing here.
+    /// Refuses to open a file for writing where nothing can change, or whose flags forbid it: at
+    /// all, or but for appending. Who opens what leads elsewhere, a device or a pipe, changes
+    /// nothing here.
     ///
     /// # Errors
-    /// [`PosixError::ReadOnly`], [`PosixError::NotPermitted`]; or when there is no such file, or it cannot be read.
+    /// [`PosixError::ReadOnly`], [`PosixError::NotPermitted`]; or when there is no such file, or it
+    /// cannot be read.
     pub fn check_writing(
         &self,
         id: ObjectId,
@@ -49,8 +51,8 @@ impl FileSystem {
     /// Somebody closes a file. With the last one a file without a name is freed.
     ///
     /// # Errors
-    /// When a file without a name cannot be freed now (it stays in the unlinked set, and is freed at the next
-    /// mount), or an access time cannot be stored.
+    /// When a file without a name cannot be freed now (it stays in the unlinked set, and is freed
+    /// at the next mount), or an access time cannot be stored.
     pub fn closed(&self, id: ObjectId, operation: &Operation) -> Result<(), PosixError> {
         let Some(node) = self.nodes.find(id) else {
             return Ok(());

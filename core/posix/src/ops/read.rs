@@ -51,8 +51,8 @@ impl ReadData {
 }
 
 impl FileSystem {
-    /// Reads up to `size` bytes from `offset` on, as far as the file reaches. Whether the caller may read was decided when
-    /// he opened the file.
+    /// Reads up to `size` bytes from `offset` on, as far as the file reaches. Whether the caller
+    /// may read was decided when he opened the file.
     ///
     /// # Errors
     /// `IsDirectory`, `NotFound`, or the block that could not be read.
@@ -68,7 +68,8 @@ impl FileSystem {
         self.read_caching(credentials, id, offset, size, caching, noting, operation)
     }
 
-    /// As [`read`](Self::read), and says who keeps what is read, and whether the access time changes.
+    /// As [`read`](Self::read), and says who keeps what is read, and whether the access time
+    /// changes.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -151,9 +152,9 @@ impl FileSystem {
         Ok(ReadData { parts })
     }
 
-    /// The file was read: its access time changes, if the dataset says so. It is stored with the next change of the
-    /// file, when it is closed, or when the file system is synced.
-    /// True if it changed.
+    /// The file was read: its access time changes, if the dataset says so. It is stored with the
+    /// next change of the file, when it is closed, or when the file system is synced. True if it
+    /// changed.
     pub(crate) fn note_access(&self, node: &Node) -> bool {
         let now = self.now();
         let is_due = self.is_access_due(node, now);
@@ -171,7 +172,8 @@ impl FileSystem {
         }
     }
 
-    /// Whether reading this file now would change its access time. Who answers reads from a cache of his own has to ask.
+    /// Whether reading this file now would change its access time. Who answers reads from a cache
+    /// of his own has to ask.
     ///
     /// # Errors
     /// When there is no such file, or it cannot be read.

@@ -1,10 +1,11 @@
 //! Listing a directory.
 //!
 //! # Mechanism
-//! An entry's cookie says where to go on after it. 1 and 2 stand behind `.` and `..`, 3 behind `.zfs` where that is
-//! listed. Beyond are places in the directory's ZAP, as OpenZFS counts them: the hash of a name and what tells it from
-//! others of the same hash. They stay good while entries come and go. The few places that are taken by the first three
-//! are read from the start, which may give an entry twice and loses none.
+//! An entry's cookie says where to go on after it. 1 and 2 stand behind `.` and `..`, 3 behind
+//! `.zfs` where that is listed. Beyond are places in the directory's ZAP, as OpenZFS counts them:
+//! the hash of a name and what tells it from others of the same hash. They stay good while entries
+//! come and go. The few places that are taken by the first three are read from the start, which may
+//! give an entry twice and loses none.
 
 use tarn_object::zap::{Cursor, OwnedName};
 use tarn_ondisk::units::ObjectId;
@@ -23,10 +24,12 @@ const FIRST_OF_TABLE: u64 = 3;
 const BATCH: usize = 64;
 
 impl FileSystem {
-    /// Gives the entries of a directory from a cookie on (0 is the start) to `take`, until it says that it is full.
+    /// Gives the entries of a directory from a cookie on (0 is the start) to `take`, until it says
+    /// that it is full.
     ///
     /// # Errors
-    /// `NotDirectory`, `NotFound`, or what could not be read. Entries before it were given to `take`.
+    /// `NotDirectory`, `NotFound`, or what could not be read. Entries before it were given to
+    /// `take`.
     pub fn read_directory(
         &self,
         credentials: &Credentials,

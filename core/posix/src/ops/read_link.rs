@@ -15,7 +15,8 @@ use crate::types::{Credentials, FileKind};
 const TARGET_BYTES_MAX: u64 = 4096;
 
 impl FileSystem {
-    /// The target of a symbolic link: an attribute, or, of old files, what follows the structure in the bonus, or the contents.
+    /// The target of a symbolic link: an attribute, or, of old files, what follows the structure in
+    /// the bonus, or the contents.
     ///
     /// # Errors
     /// `Invalid` for what is no symbolic link, `NotFound`, or what could not be read.

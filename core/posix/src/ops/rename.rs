@@ -1,12 +1,13 @@
 //! Giving a file another name, in the same directory or another one.
 //!
 //! # Mechanism
-//! Up to four files are involved: two directories, the file, and what has the name already. The names are looked up to know them,
-//! all are locked, and the names are looked up again. Then everything changes in one transaction: the new name
-//! first, so that what fails half-way can be taken back.
+//! Up to four files are involved: two directories, the file, and what has the name already. The
+//! names are looked up to know them, all are locked, and the names are looked up again. Then
+//! everything changes in one transaction: the new name first, so that what fails half-way can be
+//! taken back.
 //!
-//! A directory must not come into itself. So its new ancestors are looked at, and nobody else moves directories
-//! between parents meanwhile (`renaming`).
+//! A directory must not come into itself. So its new ancestors are looked at, and nobody else moves
+//! directories between parents meanwhile (`renaming`).
 
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ use crate::ops::unlink::ATTEMPTS_MAX;
 use crate::permissions::SET_GID;
 use crate::types::{Credentials, DeviceNumber, FileKind, NewFile, RenameMode, Timestamp};
 
-/// How deep directories can be below each other. Damage could make circles of them; nobody makes so many.
+/// How deep directories can be below each other. Damage could make circles of them; nobody makes so
+/// many.
 const DEPTH_MAX: usize = 1 << 20;
 
 /// Where the size of a dnode is beside the number of its object.
@@ -124,9 +126,10 @@ impl FileSystem {
     /// Renames a file. What has the new name is replaced, refused or swapped, as the mode says.
     ///
     /// # Errors
-    /// `Exists` where nothing may be replaced, `NotFound`, `NotEmpty`, `NotDirectory` and `IsDirectory` for what cannot take
-    /// another's place, `Invalid` for a directory into itself, `CrossDevice` between projects, `PermissionDenied`,
-    /// `NotPermitted`, `NoSpace`, `ReadOnly`; nothing has changed then.
+    /// `Exists` where nothing may be replaced, `NotFound`, `NotEmpty`, `NotDirectory` and
+    /// `IsDirectory` for what cannot take another's place, `Invalid` for a directory into itself,
+    /// `CrossDevice` between projects, `PermissionDenied`, `NotPermitted`, `NoSpace`, `ReadOnly`;
+    /// nothing has changed then.
     #[doc(alias = "zfs_rename")]
     #[expect(
         clippy::too_many_arguments,
@@ -199,7 +202,8 @@ impl FileSystem {
             }
             if let Some((txg, replaced)) = tried? {
                 if let Some(replaced) = replaced {
-                    // What cannot be freed now stays in the unlinked set, and is freed at the next mount.
+                    // What cannot be freed now stays in the unlinked set, and is freed at the next
+                    // mount.
                     let _ = self.free_if_unused(&replaced, operation);
                 }
                 return self.after_change(txg, operation);
@@ -243,7 +247,8 @@ impl FileSystem {
         Err(PosixError::Contended)
     }
 
-    /// Renames, unless the names have changed since they were looked up. Gives back the group and what was replaced.
+    /// Renames, unless the names have changed since they were looked up. Gives back the group and
+    /// what was replaced.
     #[expect(clippy::type_complexity, reason = "said in words above")]
     fn try_rename(
         &self,
@@ -351,7 +356,8 @@ impl FileSystem {
         self.log_rename(tx, &moved, renamed(kind, from, to));
     }
 
-    /// Makes the file that takes the old name. Nobody can find it in memory before the rename is logged, which says that it was made.
+    /// Makes the file that takes the old name. Nobody can find it in memory before the rename is
+    /// logged, which says that it was made.
     fn make_whiteout(
         &self,
         renaming: &Renaming<'_>,
@@ -630,7 +636,8 @@ impl FileSystem {
     }
 }
 
-/// What the log has of a file that a rename leaves; none where it would have to name a Windows domain.
+/// What the log has of a file that a rename leaves; none where it would have to name a Windows
+/// domain.
 #[doc(alias = "zfs_log_rename_whiteout")]
 fn whiteout_record(left: &Node) -> Option<LoggedWhiteout> {
     let facts = left.facts();

@@ -9,10 +9,12 @@ use crate::holders::TO_END;
 use crate::types::{FileKind, Seek};
 
 impl FileSystem {
-    /// The first offset from `offset` on where there is data, or a hole. The end of the file counts as a hole.
+    /// The first offset from `offset` on where there is data, or a hole. The end of the file counts
+    /// as a hole.
     ///
     /// # Errors
-    /// `BeyondEnd` when there is none from there on, `Invalid` for what has neither, or what could not be read.
+    /// `BeyondEnd` when there is none from there on, `Invalid` for what has neither, or what could
+    /// not be read.
     pub fn seek(
         &self,
         id: ObjectId,

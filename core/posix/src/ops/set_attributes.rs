@@ -1,8 +1,9 @@
-//! Changing permissions, owners, times, sizes and flags: `chmod`, `chown`, `utimensat`, `truncate`, `chattr`.
+//! Changing permissions, owners, times, sizes and flags: `chmod`, `chown`, `utimensat`, `truncate`,
+//! `chattr`.
 //!
 //! # Mechanism
-//! All that one request changes is checked first and then changed in one transaction. Only a truncated file may have
-//! more than can be freed in one: then its end goes first, piece by piece.
+//! All that one request changes is checked first and then changed in one transaction. Only a
+//! truncated file may have more than can be freed in one: then its end goes first, piece by piece.
 //!
 //! A POSIX list follows the mode; an NFSv4 list follows it as `aclmode` says.
 
@@ -53,12 +54,13 @@ const PRIVILEGED: ZnodeFlags = ZnodeFlags::IMMUTABLE
     .and(ZnodeFlags::NO_UNLINK);
 
 impl FileSystem {
-    /// Changes attributes of a file, and gives back all of them. Where nothing is to be set, as with `chown(-1, -1)`, it was changed all the same: the
-    /// time of the last change (`st_ctime`) moves.
+    /// Changes attributes of a file, and gives back all of them. Where nothing is to be set, as
+    /// with `chown(-1, -1)`, it was changed all the same: the time of the last change (`st_ctime`)
+    /// moves.
     ///
     /// # Errors
-    /// `NotPermitted` for who is not the owner or for an immutable file, `PermissionDenied`, `FileTooLarge`,
-    /// `QuotaExceeded`, `NoSpace`, `ReadOnly`; nothing has changed then.
+    /// `NotPermitted` for who is not the owner or for an immutable file, `PermissionDenied`,
+    /// `FileTooLarge`, `QuotaExceeded`, `NoSpace`, `ReadOnly`; nothing has changed then.
     #[doc(alias = "zfs_setattr")]
     pub fn set_attributes(
         &self,
@@ -439,7 +441,8 @@ impl FileSystem {
         }
     }
 
-    /// The permission bits have changed, and a POSIX access control list, which says the same or more, follows.
+    /// The permission bits have changed, and a POSIX access control list, which says the same or
+    /// more, follows.
     pub(crate) fn follow_permissions(
         &self,
         node: &Arc<Node>,

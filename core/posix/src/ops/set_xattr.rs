@@ -27,8 +27,8 @@ impl FileSystem {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// `Exists` or `NoAttribute` as `mode` says, `AttributeTooLarge`, `NotSupported`, `PermissionDenied`,
-    /// `NotPermitted`, `NoSpace`, `ReadOnly`.
+    /// `Exists` or `NoAttribute` as `mode` says, `AttributeTooLarge`, `NotSupported`,
+    /// `PermissionDenied`, `NotPermitted`, `NoSpace`, `ReadOnly`.
     #[doc(alias = "zpl_xattr_set")]
     pub fn set_xattr(
         &self,
@@ -43,7 +43,8 @@ impl FileSystem {
         self.set_xattr_and_mode(credentials, id, name, value, mode, set_gid, operation)
     }
 
-    /// The same by a caller who knows what becomes of the set-group-id bit where the attribute is an access control list.
+    /// The same by a caller who knows what becomes of the set-group-id bit where the attribute is
+    /// an access control list.
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr).
@@ -221,7 +222,8 @@ impl FileSystem {
         Ok(None)
     }
 
-    /// What an access control list says that is to be set: none for other attributes, and within none for an empty list.
+    /// What an access control list says that is to be set: none for other attributes, and within
+    /// none for an empty list.
     fn parse_list(
         &self,
         node: &Node,
@@ -244,7 +246,8 @@ impl FileSystem {
         Ok(Some(list))
     }
 
-    /// Makes the permission bits follow a new list. False when the list says no more than they, and need not be stored.
+    /// Makes the permission bits follow a new list. False when the list says no more than they, and
+    /// need not be stored.
     fn apply_list(
         &self,
         loses_set_gid: bool,

@@ -12,8 +12,8 @@ use crate::types::SpaceFacts;
 const SLOT_BYTES: u64 = 512;
 
 impl FileSystem {
-    /// How much room there is where this file or directory is: in one that hands its project down, what the quotas of that project are and
-    /// leave.
+    /// How much room there is where this file or directory is: in one that hands its project down,
+    /// what the quotas of that project are and leave.
     ///
     /// # Errors
     /// `NotFound`, or what could not be read.

@@ -1,8 +1,9 @@
 //! Durability: what was answered, and asked to be durable, is stored.
 //!
-//! A change is durable when its transaction group is stored. Whoever asks for it sooner has it written to the intent log, where
-//! there is one; elsewhere he waits for the newest group that changes the file, which is then stored at once. Who asks for the whole file
-//! system always waits for the group: many changes are better stored once.
+//! A change is durable when its transaction group is stored. Whoever asks for it sooner has it
+//! written to the intent log, where there is one; elsewhere he waits for the newest group that
+//! changes the file, which is then stored at once. Who asks for the whole file system always waits
+//! for the group: many changes are better stored once.
 
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ use tarn_zil::SyncPolicy;
 pub struct Unsynced(ObjectId);
 
 impl FileSystem {
-    /// Waits until all changes of a file are stored. Attributes are stored together with contents, so `data_only`
-    /// spares nothing.
+    /// Waits until all changes of a file are stored. Attributes are stored together with contents,
+    /// so `data_only` spares nothing.
     ///
     /// # Errors
     /// When the pool is suspended or being closed: then nobody knows whether it will be stored.
@@ -36,8 +37,8 @@ impl FileSystem {
         }
     }
 
-    /// Does of [`FileSystem::sync`] what does not take the intent log. What is left is for [`FileSystem::sync_together`]: `None` when
-    /// all changes are stored.
+    /// Does of [`FileSystem::sync`] what does not take the intent log. What is left is for
+    /// [`FileSystem::sync_together`]: `None` when all changes are stored.
     ///
     /// # Errors
     /// As there.
@@ -60,7 +61,8 @@ impl FileSystem {
         }
     }
 
-    /// Waits until all changes of these files are stored: of all of them together, which takes little longer than of one.
+    /// Waits until all changes of these files are stored: of all of them together, which takes
+    /// little longer than of one.
     ///
     /// # Errors
     /// As [`FileSystem::sync`]: then nobody knows which of them will be.
@@ -86,8 +88,8 @@ impl FileSystem {
         }
     }
 
-    /// Puts access times into the open group that so far are only in memory. Whoever waits for that group has all changes of the file
-    /// system stored.
+    /// Puts access times into the open group that so far are only in memory. Whoever waits for that
+    /// group has all changes of the file system stored.
     pub fn store_access_times(&self, operation: &Operation) -> Result<(), PosixError> {
         if self.txgs.is_none() || self.properties().is_read_only {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Removing names: of files, and of directories that are empty.
 //!
 //! # Mechanism
-//! With its last name a file is freed, in the same transaction if it is small and nobody has it open, else later
-//! (`unlinked`).
+//! With its last name a file is freed, in the same transaction if it is small and nobody has it
+//! open, else later (`unlinked`).
 
 use std::sync::Arc;
 
@@ -20,14 +20,16 @@ use crate::node::{Node, lock_all};
 use crate::ops::access::EXECUTE;
 use crate::types::{Credentials, FileKind};
 
-/// How often an operation looks again when the names it is about change under it. A guess: each time somebody else got on.
+/// How often an operation looks again when the names it is about change under it. A guess: each
+/// time somebody else got on.
 pub(crate) const ATTEMPTS_MAX: usize = 1000;
 
 impl FileSystem {
     /// Removes a name of a file that is no directory.
     ///
     /// # Errors
-    /// `NotFound`, `IsDirectory`, `PermissionDenied`, `NotPermitted`, `ReadOnly`; nothing has changed then.
+    /// `NotFound`, `IsDirectory`, `PermissionDenied`, `NotPermitted`, `ReadOnly`; nothing has
+    /// changed then.
     #[doc(alias = "zfs_remove")]
     pub fn unlink(
         &self,
@@ -45,7 +47,8 @@ impl FileSystem {
         self.remove_entry(&directory, name, remove, operation)
     }
 
-    /// Removes a name of a file. The caller holds `change` of both, and has seen that the entry leads to the file.
+    /// Removes a name of a file. The caller holds `change` of both, and has seen that the entry
+    /// leads to the file.
     pub(crate) fn drop_name(
         &self,
         directory: &Arc<Node>,
@@ -86,11 +89,12 @@ impl FileSystem {
         Ok(tx.txg())
     }
 
-    /// Removes a directory that is empty; or destroys a snapshot, where that is one of `.zfs/snapshot`.
+    /// Removes a directory that is empty; or destroys a snapshot, where that is one of
+    /// `.zfs/snapshot`.
     ///
     /// # Errors
-    /// `NotEmpty`, `NotFound`, `NotDirectory`, `PermissionDenied`, `NotPermitted`, `ReadOnly`; nothing has
-    /// changed then.
+    /// `NotEmpty`, `NotFound`, `NotDirectory`, `PermissionDenied`, `NotPermitted`, `ReadOnly`;
+    /// nothing has changed then.
     #[doc(alias = "zfs_rmdir")]
     pub fn remove_directory(
         &self,
@@ -117,7 +121,8 @@ impl FileSystem {
         self.remove_entry(&directory, name, remove, operation)
     }
 
-    /// Removes a directory that is empty. The caller holds `change` of both, and has seen that the entry leads to it.
+    /// Removes a directory that is empty. The caller holds `change` of both, and has seen that the
+    /// entry leads to it.
     pub(crate) fn drop_directory(
         &self,
         directory: &Arc<Node>,
@@ -165,8 +170,8 @@ impl FileSystem {
         }
     }
 
-    /// Runs `remove` with the right to change a directory and the file that a name in it leads to, and then frees what has no
-    /// name any more.
+    /// Runs `remove` with the right to change a directory and the file that a name in it leads to,
+    /// and then frees what has no name any more.
     pub(crate) fn remove_entry(
         &self,
         directory: &Arc<Node>,
@@ -190,7 +195,8 @@ impl FileSystem {
             }
             let txg = remove(&file, &entry)?;
             drop(locks);
-            // What cannot be freed now stays in the unlinked set, and is freed when the file system is mounted again.
+            // What cannot be freed now stays in the unlinked set, and is freed when the file system
+            // is mounted again.
             let _ = self.free_if_unused(&file, operation);
             return self.after_change(txg, operation);
         }

@@ -1,9 +1,9 @@
 //! Writing contents.
 //!
 //! # Mechanism
-//! A file begins with one block, which grows with it up to the dataset's record size, or to the next power of two if it is
-//! larger already. What is longer has blocks of that size, which then stays. Each part of a write is one transaction:
-//! bytes, size, times and permission bits.
+//! A file begins with one block, which grows with it up to the dataset's record size, or to the
+//! next power of two if it is larger already. What is longer has blocks of that size, which then
+//! stays. Each part of a write is one transaction: bytes, size, times and permission bits.
 //!
 //! # Invariants
 //! - A file of more than one block has blocks of a power of two bytes.
@@ -53,7 +53,8 @@ pub(crate) struct Part {
 pub enum NewContents<'a> {
     /// These bytes, which are copied.
     Bytes(&'a [u8]),
-    /// The first `length` bytes of these buffers. Those that fill a block of the file become that block.
+    /// The first `length` bytes of these buffers. Those that fill a block of the file become that
+    /// block.
     Buffers {
         /// All but the last are used whole.
         buffers: Vec<Buffer>,
@@ -89,12 +90,13 @@ impl NewContents<'_> {
 }
 
 impl FileSystem {
-    /// Writes bytes, and gives back how many. Fewer than asked only when space, a quota or the largest size is reached on the
-    /// way. Whether the caller may write was decided when he opened the file.
+    /// Writes bytes, and gives back how many. Fewer than asked only when space, a quota or the
+    /// largest size is reached on the way. Whether the caller may write was decided when he opened
+    /// the file.
     ///
     /// # Errors
-    /// `NoSpace`, `QuotaExceeded` and `FileTooLarge` when not one byte could be written; `IsDirectory`,
-    /// `NotPermitted`, `ReadOnly`, or what could not be read to be changed.
+    /// `NoSpace`, `QuotaExceeded` and `FileTooLarge` when not one byte could be written;
+    /// `IsDirectory`, `NotPermitted`, `ReadOnly`, or what could not be read to be changed.
     #[doc(alias = "zfs_write")]
     pub fn write(
         &self,
@@ -200,8 +202,9 @@ impl FileSystem {
         }
     }
 
-    /// Writes one part, in a transaction of its own; where there is no room for all of it, as many blocks as there is room for, each in one of its
-    /// own. Gives back how many bytes were written: some. The caller holds `change`.
+    /// Writes one part, in a transaction of its own; where there is no room for all of it, as many
+    /// blocks as there is room for, each in one of its own. Gives back how many bytes were written:
+    /// some. The caller holds `change`.
     pub(crate) fn write_part(
         &self,
         credentials: &Credentials,
@@ -247,7 +250,8 @@ impl FileSystem {
         Ok((txg, written))
     }
 
-    /// Asks for room to write bytes, and says how large the blocks are that they are written in. What is in one block is not divided.
+    /// Asks for room to write bytes, and says how large the blocks are that they are written in.
+    /// What is in one block is not divided.
     fn leave_to_write(
         &self,
         node: &Node,
@@ -319,7 +323,8 @@ impl FileSystem {
         }
     }
 
-    /// Before a file reaches `end`: makes its only block large enough, as long as there is only one.
+    /// Before a file reaches `end`: makes its only block large enough, as long as there is only
+    /// one.
     #[doc(alias = "zfs_grow_blocksize")]
     pub(crate) fn grow_block(
         &self,
@@ -376,8 +381,9 @@ impl FileSystem {
         })
     }
 
-    /// Changes the size of a file, in a transaction in which at most a bounded number of blocks is freed: the
-    /// others were, by [`FileSystem::free_contents`]. The caller holds `change` and `content`, and stores the facts.
+    /// Changes the size of a file, in a transaction in which at most a bounded number of blocks is
+    /// freed: the others were, by [`FileSystem::free_contents`]. The caller holds `change` and
+    /// `content`, and stores the facts.
     pub(crate) fn set_size(
         &self,
         node: &Node,

@@ -1,4 +1,5 @@
-//! Records of attributes: those of POSIX and those beyond, access control lists, extended attributes.
+//! Records of attributes: those of POSIX and those beyond, access control lists, extended
+//! attributes.
 
 use tarn_object::Tx;
 use tarn_ondisk::acl::{AclEntry, AclVersion, decode_entries};
@@ -107,7 +108,8 @@ impl FileSystem {
         changed.map_err(failed(object))
     }
 
-    /// An extended attribute in the list among the file's own attributes; one without a value is taken away.
+    /// An extended attribute in the list among the file's own attributes; one without a value is
+    /// taken away.
     #[doc(alias = "zfs_replay_setsaxattr")]
     pub(super) fn replay_xattr(
         &self,

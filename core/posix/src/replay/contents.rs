@@ -47,7 +47,8 @@ impl FileSystem {
         .map_err(failed(write.object))
     }
 
-    /// Puts bytes into a file, which then reaches at least to `end`, and not for the bytes' sake further. The record is applied with it.
+    /// Puts bytes into a file, which then reaches at least to `end`, and not for the bytes' sake
+    /// further. The record is applied with it.
     fn write_again(
         &self,
         node: &std::sync::Arc<Node>,
@@ -91,7 +92,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Frees a range; up to the end where it has no length. What ends behind the end of the file moves that.
+    /// Frees a range; up to the end where it has no length. What ends behind the end of the file
+    /// moves that.
     #[doc(alias = "zfs_replay_truncate")]
     pub(super) fn replay_truncate(
         &self,
@@ -116,7 +118,8 @@ impl FileSystem {
                 _ => {
                     if offset < size {
                         let stop = match end >= size {
-                            // What is beyond the size is zeros already, so the last block can be freed whole.
+                            // What is beyond the size is zeros already, so the last block can be
+                            // freed whole.
                             true => self.to_block_end(&node, size),
                             false => end,
                         };
@@ -136,7 +139,8 @@ impl FileSystem {
         cut.map_err(failed(object))
     }
 
-    /// Blocks of another file become blocks of this one. They are referenced as long as the log is there.
+    /// Blocks of another file become blocks of this one. They are referenced as long as the log is
+    /// there.
     #[doc(alias("zfs_replay_clone_range", "zfs_clone_range_replay"))]
     pub(super) fn replay_clone(
         &self,
@@ -161,7 +165,8 @@ impl FileSystem {
         }
     }
 
-    /// Has blocks of a file be clones. False where they cannot be; then at most the size of its blocks has changed, which holds as much.
+    /// Has blocks of a file be clones. False where they cannot be; then at most the size of its
+    /// blocks has changed, which holds as much.
     fn clone_again(
         &self,
         node: &std::sync::Arc<Node>,

@@ -246,8 +246,8 @@ impl FileSystem {
 }
 
 impl FileSystem {
-    /// Refuses a number that is taken, before anything is renamed. One that is free only when earlier changes are stored has to wait for
-    /// them.
+    /// Refuses a number that is taken, before anything is renamed. One that is free only when
+    /// earlier changes are stored has to wait for them.
     fn check_free_number(
         &self,
         whiteout: &Whiteout,

@@ -1,5 +1,5 @@
-//! A file system with a directory and files of one owner and group, and an attempt at each operation
-//! on it, for the tables of permission checks.
+//! A file system with a directory and files of one owner and group, and an attempt at each
+//! operation on it, for the tables of permission checks.
 
 use super::support::Mounted;
 use tarn_ondisk::units::ObjectId;

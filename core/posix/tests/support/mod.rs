@@ -1,5 +1,5 @@
-//! A pool of one file system, on a file, for the tests of files: what `dataset` and `pool` do around a group, in a
-//! few lines, by a thread that stores groups whenever somebody waits for one.
+//! A pool of one file system, on a file, for the tests of files: what `dataset` and `pool` do
+//! around a group, in a few lines, by a thread that stores groups whenever somebody waits for one.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod files;
@@ -300,7 +300,8 @@ impl Mounted {
         }
     }
 
-    /// The same file system after everything was stored, as somebody finds it who has nothing in memory.
+    /// The same file system after everything was stored, as somebody finds it who has nothing in
+    /// memory.
     pub fn remounted(mut self) -> Mounted {
         self.files.sync_all(&self.operation).unwrap();
         self.crashed()
@@ -431,7 +432,8 @@ impl Mounted {
         found
     }
 
-    /// Damages each sector of the disk in which these bytes are, and forgets what was read. How many there were.
+    /// Damages each sector of the disk in which these bytes are, and forgets what was read. How
+    /// many there were.
     pub fn damage(&self, bytes: &[u8]) -> usize {
         const SECTOR: usize = 1 << ASHIFT;
         let path = self.storage.folder.path().join("disk");

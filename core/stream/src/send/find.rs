@@ -1,8 +1,9 @@
 //! What of an object set is sent, in the order in which it is sent.
 //!
 //! # Mechanism
-//! A walk over the blocks that were born after the base, and over all holes that may be new. What it comes to is turned into things a stream can have
-//! a record of: objects, numbers that are free, blocks, holes. Objects come before their blocks, all in rising order.
+//! A walk over the blocks that were born after the base, and over all holes that may be new. What
+//! it comes to is turned into things a stream can have a record of: objects, numbers that are free,
+//! blocks, holes. Objects come before their blocks, all in rising order.
 //!
 //! # Invariants
 //! - A pointer that comes out of here was checked: it is of the size that its object's blocks have.
@@ -73,12 +74,12 @@ pub(crate) struct Search {
     pub is_encrypted: bool,
 }
 
-/// A walk, for those who watch it.
+/// The progress of a walk, for `zfs send -v` and `-V`.
 #[derive(Debug, Default)]
 pub struct Walk {
     /// How many blocks and objects were looked at.
     pub visited: AtomicU64,
-    /// Nobody wants to know any more.
+    /// The caller is gone.
     pub is_cancelled: AtomicBool,
 }
 

@@ -78,8 +78,9 @@ impl Forms {
             && !self.features.has(StreamFeatures::LARGE_BLOCKS)
     }
 
-    /// Whether a block is sent as it is embedded in its pointer. A spill block is not: OpenZFS sends it like contents, at the offset that its index (the
-    /// last but one) gives, and whoever receives that with OpenZFS has lost it.
+    /// Whether a block is sent as it is embedded in its pointer. A spill block is not: OpenZFS
+    /// sends it like contents, at the offset that its index (the last but one) gives, and a receive
+    /// by OpenZFS loses it.
     #[doc(alias = "send_do_embed")]
     pub fn embeds(self, pointer: &BlockPointer) -> bool {
         let needed = match pointer.compression() {

@@ -1,11 +1,13 @@
 //! Sending: the records of a snapshot, in OpenZFS's order.
 //!
 //! # Problem
-//! Another ZFS makes a snapshot of what we send, and the same one as from any other sender of it. What it has already is not to be sent again; a terabyte is to be sent as fast
-//! as devices read it; and who receives may stop for hours.
+//! Another ZFS makes a snapshot of what we send, and the same one as from any other sender of it.
+//! What it has already is not to be sent again; a terabyte is to be sent as fast as devices read
+//! it; and the receiver may stop for hours.
 //!
 //! # Mechanism
-//! What is to be known of datasets is found out first ([`Source`]). Then one thread walks over all blocks born after the base ([`find`]), others read ([`read_ahead`]), and the caller makes
+//! What is to be known of datasets is found out first ([`Source`]). Then one thread walks over all
+//! blocks born after the base ([`find`]), others read ([`read_ahead`]), and the caller makes
 //! records of what they give ([`records`]) and writes them.
 //!
 //! ```text
@@ -14,9 +16,10 @@
 //! ```
 //!
 //! # Invariants
-//! - The same snapshot, base and choices make the same bytes, whoever sends: those that OpenZFS makes.
+//! - The same snapshot, base and choices make the same bytes on each machine: those that OpenZFS
+//!   makes.
 //! - While the pipe is waited for nothing is held but memory, which is bounded.
-//! - A stream that ends early has no last record, so nobody takes it for whole.
+//! - A stream that ends early has no last record, so that no receiver takes it for whole.
 //!
 //! # Knows nothing about
 //! Names that users type, which snapshots belong together, holds.
@@ -73,7 +76,7 @@ pub struct Resume {
     pub offset: u64,
 }
 
-/// How far a stream is, for who watches it.
+/// How far a stream is, for `zfs send -v` and `-V`.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// How many bytes were written.
@@ -139,13 +142,14 @@ pub enum SendError {
     /// A record cannot be.
     #[error("{0}")]
     Record(Corrupt),
-    /// A block of an encrypted dataset is plain: somebody was at it.
+    /// A block of an encrypted dataset is plain: the pool was tampered with.
     #[error("object {object} has a block that is not encrypted")]
     NotEncrypted {
         /// The object.
         object: ObjectId,
     },
-    /// A block was written by a machine of the other byte order, and what is in it is not plain bytes.
+    /// A block was written by a machine of the other byte order, and what is in it is not plain
+    /// bytes.
     #[error(
         "object {object} has a block in the other byte order, and cannot be sent by this version"
     )]
@@ -176,7 +180,8 @@ pub enum SendError {
     NoVersion,
 }
 
-/// Writes the stream of one snapshot, from its first record to its last. Gives back where it went. `check` is asked now and then whether to go on.
+/// Writes the stream of one snapshot, from its first record to its last. Gives back where it went.
+/// `check` is asked now and then whether to go on.
 ///
 /// # Errors
 /// Why it ended early.

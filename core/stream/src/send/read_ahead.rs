@@ -1,13 +1,15 @@
 //! Reading ahead of the pipe.
 //!
 //! # Problem
-//! Whoever sends waits for a pipe, and devices answer many requests at once better than one after the other. But a stream may be larger than memory, and its
-//! reader may stop.
+//! A sender waits for a pipe, and devices answer many requests at once better than one after the
+//! other. But a stream may be larger than memory, and its reader may stop.
 //!
 //! # Mechanism
-//! One thread finds what is to be sent, and packs it into batches of some MiB. Others take the batches in turn, read the blocks of each as one batch of the devices, and hand it
-//! over. Who writes takes from them in the same turn, so that everything keeps its order. Each hand-over has room for one batch; when nobody takes
-//! any more, everybody waits, or ends if nobody will.
+//! One thread finds what is to be sent, and packs it into batches of some MiB. Others take the
+//! batches in turn, read the blocks of each as one batch of the devices, and hand it over. The
+//! writing thread takes from them in the same turn, so that everything keeps its order. Each
+//! hand-over has room for one batch; when the reader of the pipe stops, all threads wait, or end if
+//! it is gone.
 //!
 //! # Invariants
 //! - No more than two batches for each reader are in memory, beside the one being written.
@@ -47,7 +49,7 @@ enum Batch<T> {
     End(Result<(), SendError>),
 }
 
-/// How often whoever waits for devices looks whether the other end is still there.
+/// How often a thread that waits for devices looks whether the other end is still there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Everything to send, in its order, with contents read ahead.
@@ -94,7 +96,8 @@ impl ReadAhead {
         }
     }
 
-    /// The next thing to send; none at the end. While it waits, it asks `check` now and then whether it should.
+    /// The next thing to send; none at the end. While it waits, it asks `check` now and then
+    /// whether it should.
     pub fn next(
         &mut self,
         check: &dyn Fn() -> Result<(), SendError>,
@@ -150,7 +153,7 @@ fn find_all(
             return true;
         }
         bytes = 0;
-        // Who sends holds what is sent, however long that takes.
+        // The sender holds what is sent, however long that takes.
         operation.look_up_anew();
         hand_over(Batch::Some(std::mem::take(&mut batch)))
     });

@@ -1,9 +1,10 @@
 //! How large a stream will be, without looking at what is in it.
 //!
 //! # Mechanism
-//! A snapshot knows how many bytes of blocks it has, and deadlists know how many were written since another. From those come off, by a guess, the
-//! pointers to blocks, which are not sent; and records come on, one for each block, as if all blocks were of the size that new ones have. The guess is
-//! OpenZFS's, so that whoever compares sizes sees the same.
+//! A snapshot knows how many bytes of blocks it has, and deadlists know how many were written since
+//! another. From those come off, by a guess, the pointers to blocks, which are not sent; and
+//! records come on, one for each block, as if all blocks were of the size that new ones have. The
+//! guess is OpenZFS's, so that sizes are the same in comparisons.
 
 use super::SendError;
 use tarn_dataset::contents::{self, Contents};
@@ -18,7 +19,8 @@ use tarn_ondisk::stream::RECORD_BYTES;
 /// What a block costs on disk beside its contents: a pointer.
 const POINTER_BYTES: u64 = 128;
 
-/// How large the stream of a snapshot will be; `None` where only [`measure`](super::measure) can tell.
+/// How large the stream of a snapshot will be; `None` where only [`measure`](super::measure) can
+/// tell.
 ///
 /// # Errors
 /// When the tree of names cannot be read.
@@ -45,7 +47,8 @@ pub fn estimate(
         uncompressed
     };
     let records = widen(RECORD_BYTES);
-    // As OpenZFS, which lets it wrap round: of small blocks the pointers can be more than all there is.
+    // As OpenZFS, which lets it wrap round: of small blocks the pointers can be more than all there
+    // is.
     let size = contents
         .wrapping_sub(blocks.wrapping_mul(POINTER_BYTES))
         .wrapping_add(blocks.wrapping_mul(records))
@@ -53,7 +56,8 @@ pub fn estimate(
     Ok(Some(size))
 }
 
-/// The size that new blocks have. That of volumes is not inherited by snapshots, so OpenZFS takes the default for theirs.
+/// The size that new blocks have. That of volumes is not inherited by snapshots, so OpenZFS takes
+/// the default for theirs.
 fn block_size(target: &Dataset<'_>) -> Result<u64, SendError> {
     let name = match contents::outline(target)? {
         Contents::Volume(_) => "volblocksize",

@@ -1,11 +1,12 @@
 //! Mirrors: all leaves have the same bytes, where the block's pointer says.
 //!
 //! # Mechanism
-//! The copy is read whose device has the least to do, counting what the same batch already asks of
-//! it; among equals the one that stands closest to the place, so that a sequential reader stays
-//! with one disk; and else, places take turns by mebibytes. A device whose dirty time log has the
-//! birth of the block comes last: its copy may be old, and only its checksum would tell. The same
-//! rule chooses between the devices of a RAID-Z's child that is being replaced.
+//! A read chooses the device with the least load: the bytes in flight, the bytes that the same
+//! batch already asks of it, and the cost of a seek from where its last request ended, so that a
+//! sequential reader stays with one disk. Devices of equal load take turns by pieces of 2 MiB. A
+//! device whose dirty time log has the birth of the block comes last: its copy may be old, and only
+//! its checksum would tell. The same rule chooses between the devices of a RAID-Z's child that is
+//! being replaced.
 
 use super::{Layout, Row};
 use crate::config::VdevKind;
@@ -65,19 +66,19 @@ impl Layout for Mirror {
     }
 }
 
-/// What moving to another place costs, in bytes it could have moved meanwhile. Guesses: a disk that
-/// turns reads about 1 MiB in the time of a seek; a flash device has a small advantage from
-/// continuing.
+/// The cost of a seek, in bytes that the device could have transferred meanwhile: of a rotating
+/// disk, and of others. Guesses: a rotating disk reads about 1 MiB in the time of a seek; a flash
+/// device has a small advantage from continuing.
 const SEEK_COST: (u64, u64) = (1 << 20, 4096);
-/// Within this distance, a disk need not move far.
+/// A seek of a rotating disk within this distance costs half.
 #[doc(alias = "zfs_vdev_mirror_rotating_seek_offset")]
 const NEAR_BYTES: u64 = 1 << 20;
 /// Idle devices take turns by pieces of this many bytes.
 #[doc(alias = "vdev_mirror_shift")]
 const TURN_SHIFT: u32 = 21;
 
-/// The usable leaves in the order in which to read them. `planned_bytes` says how much the batch of
-/// the caller already asks of a leaf.
+/// The usable leaves in the order in which to read them; last those that miss the block by their
+/// dirty time logs. `planned_bytes` says how much the caller's batch already asks of a leaf.
 pub(crate) fn preference(
     leaves: &[&Arc<Leaf>],
     offset: u64,

@@ -8,8 +8,8 @@
 //! [`Layout`] says for a place which [`Row`]s of columns over those children hold it. A mirror is
 //! one child with many leaves, and a row of one column; a single device is a mirror of one.
 //!
-//! Each layout is in a file of its own. Reading, writing, self-healing and health go by rows and
-//! children, and do not know which layout they work for.
+//! Each layout is in a file of its own. Reading, writing, self-healing and health use rows and
+//! children only, whatever the layout.
 //!
 //! # Invariants
 //! - The data columns of the rows, one behind the other, have the bytes of the block in their
@@ -33,20 +33,20 @@ pub(crate) trait Layout: fmt::Debug + Send + Sync {
     /// The rows that hold the block at a place, whose size is a multiple of the sector.
     fn rows(&self, place: &Place) -> Vec<Row>;
 
-    /// How much room a block of so many bytes takes, parity and padding included.
+    /// The allocated size (`asize`) of a block of so many bytes, parity and padding included.
     fn allocated_size(&self, physical_bytes: u64) -> AllocatedSize;
 
     /// For each child, the leaves that have its bytes, as indices into the leaves of the vdev.
     fn children(&self) -> &[Vec<usize>];
 
-    /// How many children may be lost.
+    /// How many children may be lost: the parity of a RAID-Z, 0 for copies.
     fn parity(&self) -> usize;
 
     /// The standing of the vdev whose leaves are like this.
     fn standing(&self, leaves: &[Standing]) -> Standing;
 
-    /// Whether a block that ends earlier has its bytes where a longer one has its first: then less
-    /// than the whole of a place can be written, and read with the whole.
+    /// Whether a shorter block at the same offset has the same rows as the start of a longer one:
+    /// then a write may store only the start of a place, and a read of the whole place finds it.
     fn has_prefixes(&self) -> bool;
 
     /// Whether every block can be read when only such leaves are left.
@@ -75,7 +75,7 @@ pub struct Row {
     pub columns: Vec<Column>,
     /// How many of the columns are parity.
     pub parity: usize,
-    /// Sectors that belong to the block and hold nothing, each of one sector's size.
+    /// Padding sectors that are allocated with the block and hold nothing, one column for each.
     pub skipped: Vec<Column>,
 }
 
@@ -136,14 +136,14 @@ pub(crate) fn with_ranges<'a>(
     })
 }
 
-/// Why no block is on a top-level vdev.
+/// Why a top-level vdev cannot hold blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoBlocks {
     /// Its index is not in use.
     Hole,
-    /// Nothing was found of it.
+    /// No device of it was found.
     Missing,
-    /// There may be something, but we cannot read it.
+    /// Its kind is not supported: it may have blocks that cannot be read.
     Unsupported(&'static str),
 }
 
@@ -205,7 +205,8 @@ pub(crate) fn of_config(
     }
 }
 
-/// The leaves at or below a vdev, all of which have the same bytes. None for anything else.
+/// The leaves at or below a device or mirror, all of which have the same bytes. None for any other
+/// kind.
 fn copies_of(config: &VdevConfig, add_leaf: &mut AddLeaf<'_>) -> Option<Vec<usize>> {
     match config.kind {
         VdevKind::File | VdevKind::Disk => Some(vec![add_leaf(config)]),

@@ -2,8 +2,8 @@
 //!
 //! # Problem
 //! A block on RAID-Z is a row of its own: as many columns as it needs, its own parity, no fixed
-//! stripes. So no write has to read first. The layout follows from offset and size alone, and is
-//! part of the format.
+//! stripes. So a write never has to read first. The layout follows from offset and size alone, and
+//! is part of the format.
 //!
 //! # Mechanism
 //! Sectors are numbered across the children: sector `n` of the vdev is sector `n / width` of child
@@ -23,8 +23,8 @@
 //!   never has a hole too small for any block.
 //! - The first columns may be one sector longer than the last; parity has the length of the
 //!   longest, and counts missing sectors as zeros.
-//! - With one parity, where bit 20 of the offset is set, columns 0 and 1 change places. It was
-//!   meant to spread parity, and must stay for ever.
+//! - With one parity, where bit 20 of the offset is set, columns 0 and 1 change places. That was
+//!   meant to spread parity over the children, and is part of the format.
 //!
 //! # Invariants
 //! - Columns and skipped sectors together are exactly the sectors of the allocation.

@@ -1,4 +1,4 @@
-//! A top-level vdev that is one device: a block is where its pointer says, and nowhere else.
+//! A top-level vdev that is one device: it has one copy of each block, at the offset in the DVA.
 
 use super::{Layout, Row};
 use crate::health::Standing;

@@ -15,7 +15,7 @@ use tarn_host::{Completion, Request};
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_probe::{FinishedIo, IoKind, IoPriority};
 
-/// What was asked for, as far as it is needed afterwards.
+/// A request as the caller made it, as far as its completion needs it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     /// Its place in the outcomes; none for a gap between reads.
@@ -46,13 +46,13 @@ impl Asked {
         self.offset.saturating_add(self.bytes)
     }
 
-    /// Whether it only fills a gap between others.
+    /// Whether the request only fills a gap between two reads.
     pub(super) fn is_gap(&self) -> bool {
         self.index.is_none()
     }
 }
 
-/// Requests that count as one.
+/// Neighbouring requests that count as one.
 pub(super) struct Aggregate {
     /// In the order of the surface, with gaps between reads.
     pub requests: Vec<(Asked, Request)>,
@@ -127,7 +127,8 @@ fn aggregate(requests: Vec<(Asked, Request)>, bytes_max: u64, read_gap_max: u64)
     aggregates
 }
 
-/// What `zpool iostat -r` counts: neighbours as the one request they were.
+/// The finished requests as `zpool iostat -r` counts them: neighbours as the one request that the
+/// device saw.
 pub(super) fn merged(
     class: IoPriority,
     bytes_max: u64,

@@ -5,12 +5,13 @@
 //! # Mechanism
 //! Each class has the least that is reserved for it and the most that it may have at once, and the
 //! device has a depth. A class below its least is given room even when the others want all of the
-//! depth; none gets more than its most. So a scrub that has thousands of requests ready keeps three
-//! at a device, and a read for an application finds room beside them.
+//! depth; none gets more than its most. So a scrub with thousands of requests ready has at most
+//! three at a device, and reads for applications find room beside them.
 //!
 //! Devices that are opened directly have OpenZFS's limits. A file in the page cache has no queue of
 //! its own: most requests only copy, and `host` carries them out in the calling thread or by a
-//! bounded number of threads. There only the classes are limited that nothing waits for.
+//! bounded number of threads. There only the classes are limited for which no application or txg
+//! waits.
 
 use tarn_host::device::DeviceInfo;
 use tarn_probe::{IoPriority, Operation, OperationKind};
@@ -18,9 +19,9 @@ use tarn_probe::{IoPriority, Operation, OperationKind};
 /// The least and the most requests of a class that a device has at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClassLimits {
-    /// So many are reserved for it.
+    /// The least: so many requests are reserved for the class.
     pub least: u32,
-    /// It has no more.
+    /// The most that the class has at once.
     pub most: u32,
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct ClassLimits {
 pub(crate) struct Limits {
     /// By [`IoPriority::index`]. None for a class without limits.
     pub classes: [Option<ClassLimits>; IoPriority::COUNT],
-    /// All limited classes together have no more, but for what is reserved.
+    /// All limited classes together have no more, but for requests within their least.
     #[doc(alias = "zfs_vdev_max_active")]
     pub depth: u32,
     /// Reads with no more than so many bytes between them become one, which reads the gap as well.
@@ -40,7 +41,7 @@ pub(crate) struct Limits {
 /// OpenZFS's default for all requests of a device.
 const DEPTH: u32 = 1000;
 
-/// The largest gap, in bytes, that is read for nothing.
+/// The largest gap, in bytes, that an aggregate reads and throws away.
 #[doc(alias = "zfs_vdev_read_gap_limit")]
 const READ_GAP_BYTES_MAX: u64 = 32 << 10;
 
@@ -57,7 +58,7 @@ static PAGE_CACHE: Limits = Limits {
 };
 
 impl Limits {
-    /// Those of a device.
+    /// The limits of this device.
     pub(crate) fn of(info: &DeviceInfo) -> &'static Limits {
         match info.is_direct {
             true => &DIRECT,
@@ -102,7 +103,7 @@ const fn is_waited_for(class: IoPriority) -> bool {
     )
 }
 
-/// The class of what an operation reads.
+/// The I/O class of an operation's reads.
 pub(crate) fn read_class(operation: &Operation) -> IoPriority {
     match operation.what().kind {
         OperationKind::Prefetch => IoPriority::AsyncRead,
@@ -111,7 +112,7 @@ pub(crate) fn read_class(operation: &Operation) -> IoPriority {
     }
 }
 
-/// The class of what an operation writes.
+/// The I/O class of an operation's writes.
 pub(crate) fn write_class(operation: &Operation) -> IoPriority {
     match operation.what().kind {
         OperationKind::TxgSync => IoPriority::AsyncWrite,

@@ -1,20 +1,19 @@
-//! The queue: many requests to many leaves, handed over as far as each device has room for their
-//! class.
+//! The queue of each device: it limits how many requests of an I/O class the device has at once.
 //!
 //! # Mechanism
 //! Requests are gathered per leaf and sorted by offset, so that each device gets them in the order
 //! of its surface. Neighbours count as one ([`aggregate`]), and the [class](classes) of the
 //! operation says how many of those a device may have. Where there are no limits, or room for all,
 //! they are one batch. Else the calling thread sends as many as there is [`room`] for, in two
-//! batches, and the next ones when one comes back, so that the device always has some. What comes
-//! back is counted per leaf, neighbours as the one request they were, and errors are counted too.
+//! batches, and the next ones when one batch has finished, so that the device always has some.
+//! Statistics count finished requests and errors per leaf, an aggregate as one request.
 //!
 //! A flush does not wait for room, and neither do labels while a pool is searched for.
 //!
 //! # Invariants
 //! - Outcomes come in the order of the requests.
-//! - A leaf that is being written, or was, has something to be flushed from then on.
-//! - A thread that has requests at a device waits for these, and not for room.
+//! - A leaf is marked as unflushed before and after a write to it.
+//! - A thread that has requests at a device waits for these, never for room.
 
 mod aggregate;
 pub(crate) mod classes;
@@ -37,12 +36,13 @@ use tarn_probe::{FinishedIo, IoKind, IoPriority, Operation, Stage};
 /// One request to one leaf.
 #[derive(Debug)]
 pub(crate) struct LeafIo {
-    /// Whom to ask.
+    /// The device.
     pub leaf: Arc<Leaf>,
-    /// What for. Offsets count from the start of the leaf's window.
+    /// The request. Offsets count from the start of the leaf's window.
     pub request: Request,
-    /// For a write that may be missed, the birth of the block, or the txg of the label.
-    /// Self-healing has none: where it fails, the device lacks no more than before.
+    /// Of a write, the birth of the block or the txg of the label: it goes into the dirty time log
+    /// when the write fails. Self-healing writes have none: where one fails, the device lacks no
+    /// more than before.
     pub birth: Option<Txg>,
 }
 
@@ -56,7 +56,7 @@ impl LeafIo {
         }
     }
 
-    /// Writes what belongs to this txg.
+    /// Writes `data`, which has this birth.
     pub fn write(leaf: &Arc<Leaf>, offset: u64, data: WriteData, birth: Option<Txg>) -> LeafIo {
         LeafIo {
             leaf: leaf.clone(),
@@ -65,7 +65,7 @@ impl LeafIo {
         }
     }
 
-    /// Makes durable what was written before.
+    /// Flushes the write cache of the device.
     pub fn flush(leaf: &Arc<Leaf>) -> LeafIo {
         LeafIo {
             leaf: leaf.clone(),
@@ -94,7 +94,7 @@ impl Owner {
     }
 }
 
-/// What came of a request: a read gives its buffer.
+/// The result of a request; a read gives its buffer.
 pub(crate) type Outcome = Result<Option<Buffer>, LeafFailure>;
 
 /// Carries out all requests. One outcome each, in their order.
@@ -120,7 +120,8 @@ pub(crate) fn run(ios: Vec<LeafIo>, class: IoPriority, operation: &Operation) ->
     let mut slowest = Slowest::default();
     lanes.iter_mut().for_each(Lane::begin);
     while let Some(late) = lanes.iter().position(Lane::has_unsent) {
-        // One's own requests come first: what they take, others may wait for.
+        // Requests of this call are waited for before room: other callers may wait for the room
+        // that they take.
         let busy = match lanes[late].is_busy() {
             true => Some(late),
             false => lanes.iter().position(Lane::is_busy),
@@ -143,8 +144,7 @@ pub(crate) fn run(ios: Vec<LeafIo>, class: IoPriority, operation: &Operation) ->
         .collect()
 }
 
-/// Makes durable what was written to one leaf before, in the calling thread where the device can do
-/// that.
+/// Flushes one leaf, in the calling thread where the device can do that.
 pub(crate) fn flush_here(leaf: &Arc<Leaf>, operation: &Operation) -> Outcome {
     let class = write_class(operation);
     let window = leaf.window().ok_or_else(|| leaf.not_usable())?;
@@ -186,7 +186,7 @@ struct Lane {
     requests: Vec<(Asked, Request)>,
     /// The births of what is written.
     births: Option<RangeInclusive<Txg>>,
-    /// What there was no room for yet, in the order of the surface.
+    /// Aggregates that wait for room, in the order of their offsets.
     unsent: VecDeque<Aggregate>,
     /// When waiting for room began.
     unsent_since_ns: u64,
@@ -196,7 +196,7 @@ struct Lane {
 /// Requests that were handed over.
 struct UnderWay {
     batch: Batch,
-    /// What was asked for, and gaps between reads.
+    /// The requests of the caller, and gaps between reads.
     asked: Vec<Asked>,
     /// How much room they take.
     room: u32,
@@ -259,7 +259,7 @@ impl Lane {
         self.send();
     }
 
-    /// Hands over what there is room for.
+    /// Hands over as many aggregates as there is room for.
     fn send(&mut self) {
         if self.has_unsent() {
             let room = &self.leaf.room;
@@ -268,8 +268,8 @@ impl Lane {
         }
     }
 
-    /// Waits until there is room, and hands over what there is room for. The caller has nothing
-    /// under way.
+    /// Waits for room, and hands over as many aggregates as there is room for. The call has no
+    /// requests under way.
     fn wait_for_room(&mut self) {
         let room = &self.leaf.room;
         let taken = room.wait(self.limits, self.class, self.unsent.len());
@@ -282,7 +282,7 @@ impl Lane {
             Taken::Some(count) => count,
             Taken::All => unreachable!("a lane without limits has sent all"),
         };
-        // Two batches: when one comes back, the device still has the other.
+        // Two batches: when one has finished, the device still has the other.
         let first = match self.unsent.len() > usize::try_from(count).expect("a small number") {
             true => count.div_ceil(2),
             false => count,
@@ -301,7 +301,7 @@ impl Lane {
         }
     }
 
-    /// Counts what is not sent as waiting, or takes it back.
+    /// Adds the unsent requests to the statistic of pending ones, or subtracts them.
     fn count_pending(&self, sign: i64) {
         let asked = self.unsent.iter().map(|aggregate| aggregate.asked_count());
         let statistics = &self.leaf.probes.statistics;
@@ -323,7 +323,8 @@ impl Lane {
         });
     }
 
-    /// Waits for what was handed over first, counts, and puts the outcomes where they belong.
+    /// Waits for the batch that was handed over first, counts its requests, and stores their
+    /// outcomes.
     fn finish_oldest(&mut self, outcomes: &mut [Option<Outcome>], slowest: &mut Slowest) {
         let oldest = self.under_way.pop_front();
         let oldest = oldest.expect("only a busy lane is waited for");
@@ -339,7 +340,7 @@ impl Lane {
         }
         let leaf = &self.leaf;
         if asked.iter().any(|asked| asked.kind == IoKind::Write) {
-            // A flush that began meanwhile has not covered it.
+            // A flush that began during the write does not cover it.
             self.note_written();
         }
         let statistics = &leaf.probes.statistics;
@@ -366,7 +367,7 @@ impl Lane {
         }
     }
 
-    /// Notes what is to be flushed from now on.
+    /// Marks the leaf as unflushed, with the births of these writes.
     fn note_written(&self) {
         if let Some(births) = &self.births {
             self.leaf.note_written(births.clone());
@@ -375,7 +376,7 @@ impl Lane {
     }
 }
 
-/// The request as the device knows it.
+/// The request with its offset on the device.
 fn shift(mut request: Request, window: &Window) -> Request {
     match &mut request {
         Request::Read { offset, .. }

@@ -1,14 +1,14 @@
-//! Room: how many requests of each class a device has, and the calls that wait for there to be
-//! fewer.
+//! Room of a device: how many requests of each I/O class it has, and the calls that wait for fewer.
 //!
 //! # Mechanism
-//! The counts of all classes are one word, so that taking room is one exchange and no lock. When
-//! there is none, the caller waits until requests come back. A caller that has requests at any
-//! device never waits here: it waits for those instead, so that no two callers wait for each other.
+//! The counts of all classes are in one word, so that taking room is one atomic exchange without a
+//! lock. When there is none, the caller waits until requests come back. A caller that has requests
+//! at any device never waits here: it waits for those instead, so that no two callers wait for each
+//! other.
 //!
 //! # Invariants
 //! - A limited class has no more requests at the device than its most.
-//! - All limited classes together have no more than the depth, but for what is reserved.
+//! - All limited classes together have no more than the depth, but for requests within their least.
 
 use super::classes::{ClassLimits, Limits};
 use crate::ranks;
@@ -68,9 +68,9 @@ impl Active {
 /// What a class takes of a device's room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// The class has no limits there: all that is wanted.
+    /// The class has no limits at this device: room for all requests.
     All,
-    /// So many, which are to be [given back](Room::give_back). At least one.
+    /// Room for so many, at least one. The caller [gives it back](Room::give_back).
     Some(u32),
     /// There is no room now.
     None,
@@ -113,7 +113,8 @@ impl Room {
         }
     }
 
-    /// Takes room for as many as there is, and waits for it. The caller has no requests anywhere.
+    /// Waits for room and takes it for as many of `wanted` as there is. The caller has no requests
+    /// at any device.
     pub(crate) fn wait(&self, limits: &Limits, class: IoPriority, wanted: usize) -> Taken {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut turn = self.turn.lock();
@@ -139,7 +140,8 @@ impl Room {
             "what comes back was at the device"
         );
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            // A call that found no room is at the lock, or waits behind it.
+            // A call that found no room holds the lock or waits at `freed`: notify after it does
+            // the latter.
             drop(self.turn.lock());
             self.freed.notify_all();
         }

@@ -1,5 +1,6 @@
-//! A pool of one object set with an intent log, on simulated disks: what `dataset` and `pool` do around a group, in a few lines. What the
-//! uberblock and space maps would say is kept beside, so that it survives a power cut as they do.
+//! A pool of one object set with an intent log, on simulated disks: what `dataset` and `pool` do
+//! around a group, in a few lines. What the uberblock and space maps would say is kept beside, so
+//! that it survives a power cut as they do.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -225,7 +226,7 @@ impl World {
         world
     }
 
-    /// Stores groups whenever somebody waits for one, in a thread of its own.
+    /// Stores groups whenever a caller waits for one, in a thread of its own.
     pub fn spawn_storer(self: &Arc<World>) -> tarn_host::JoinHandle<()> {
         let world = self.clone();
         self.host.spawn("storer", move || {
@@ -309,7 +310,8 @@ impl World {
             .unwrap()
     }
 
-    /// Makes a change, and gives back the mark by which it is known. Marks are in the order of changes.
+    /// Makes a change, and gives back the mark by which it is known. Marks are in the order of
+    /// changes.
     pub fn change(&self, object: Option<ObjectId>) -> u64 {
         let tx = self.tx();
         let mut next = self.next_mark.lock();
@@ -425,7 +427,8 @@ impl LogSource for Files {
     }
 }
 
-/// What the disk has of a log: its records, and the places of its blocks; as somebody finds it who has nothing in memory.
+/// What the disk has of a log: its records, and the places of its blocks; as it is found with
+/// nothing in memory.
 pub struct Found {
     pub records: Vec<LogRecord>,
     pub blocks: Vec<BlockPointer>,
@@ -433,7 +436,8 @@ pub struct Found {
     pub block_of: Vec<usize>,
 }
 
-/// A file as the stored set has it, with the writes that the log adds. Gives, too, how many blocks these lead to.
+/// A file as the stored set has it, with the writes that the log adds. Gives, too, how many blocks
+/// these lead to.
 pub fn replayed_file(host: &Host, memory: &Memory, file: ObjectId) -> (Vec<u8>, usize) {
     let durable = told(memory).durable.clone().unwrap();
     let found = read_log(host, 1, &durable);
@@ -467,7 +471,8 @@ pub fn replayed_file(host: &Host, memory: &Memory, file: ObjectId) -> (Vec<u8>, 
         let (offset, bytes) = match &write.data {
             Some(data) => (write.offset, data.clone()),
             None => {
-                // A block of the log can be on the disk before one that it leads to: nobody was promised anything, and the log ends there.
+                // A block of the log can be on the disk before one that it leads to: no `fsync`
+                // returned for it, and the log ends there.
                 let (object, offset) = (write.object, write.offset);
                 let scope = BlockScope::of_logged_write(SET, object, offset, &write.pointer);
                 let Ok(block) = io.read(&write.pointer, scope, &operation) else {
@@ -525,7 +530,8 @@ pub fn mark_of(record: &LogRecord) -> Option<u64> {
     }
 }
 
-/// Checks what must hold whenever power is cut: what was acknowledged is there, in order and without gaps, and no space is lost.
+/// Checks what must hold whenever power is cut: what was acknowledged is there, in order and
+/// without gaps, and no space is lost.
 pub fn check(host: &Host, disks: u64, memory: &Memory) {
     let told = told(memory);
     let durable = told.durable.as_ref().expect("a group was stored");
@@ -551,7 +557,8 @@ pub fn check(host: &Host, disks: u64, memory: &Memory) {
             durable.stored
         );
     }
-    // What a record builds on is there: everything that all commits need, and what is its file's own.
+    // What a record builds on is there: everything that all commits need, and what is its file's
+    // own.
     for &mark in &there {
         let (_, object) = told.made[&mark];
         for (&earlier, &(txg, of)) in told.made.range(..mark) {
