@@ -34,7 +34,7 @@ impl Block {
         &self.0
     }
 
-    /// What it takes of the machine's memory.
+    /// Its size in memory.
     pub fn memory_bytes(&self) -> usize {
         self.0.capacity()
     }

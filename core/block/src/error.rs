@@ -1,4 +1,4 @@
-//! What can go wrong with a block.
+//! Errors of reading, writing and freeing blocks.
 
 use crate::scope::BlockScope;
 use std::fmt;
@@ -9,7 +9,7 @@ use tarn_space::{FreeError, NoSpace};
 use tarn_transform::DecompressError;
 use tarn_vdev::{VdevReadError, VdevWriteError};
 
-/// Which block was meant, in words that `zdb -R` understands: `vdev:offset:size`.
+/// The address of a block, in the form of `zdb -R`: `vdev:offset:size`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockAddress {
     /// Its first place.
@@ -25,7 +25,7 @@ pub struct BlockAddress {
 }
 
 impl BlockAddress {
-    /// That of the block a pointer leads to.
+    /// The address of the block of a pointer.
     pub fn of(pointer: &BlockPointer) -> BlockAddress {
         BlockAddress {
             place: pointer.dvas().next().unwrap_or(Dva::EMPTY),
@@ -52,7 +52,7 @@ impl fmt::Display for BlockAddress {
     }
 }
 
-/// Why one copy was no use.
+/// Why one copy could not be used.
 #[derive(Debug, Clone)]
 pub struct CopyFailure {
     /// Where it should have been.
@@ -104,8 +104,8 @@ pub enum ReadError {
         /// What was tried.
         copies: Vec<CopyFailure>,
     },
-    /// The pointer, or a gang header that verified, makes no sense: a checksum guards bytes, not
-    /// meaning. Damage that was written with its checksum, or a bug of the implementation that
+    /// The pointer, or a gang header that verified, is damaged: a checksum guards bytes, not
+    /// meaning. It was damaged before its checksum was computed, or by a fault of the program that
     /// wrote it.
     #[error("block {block} is damaged: {what}")]
     Corrupt {
@@ -161,9 +161,9 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether devices answered, for every copy, with bytes that are not the block; or the pointer
-    /// says nothing that could be read. So it is known that the block is not there. Otherwise it
-    /// may be, on devices that are missing or fail.
+    /// Whether devices answered, for every copy, with bytes that are not the block, or the pointer
+    /// is damaged: then it is certain that the block does not exist. Otherwise devices that are
+    /// missing or fail may have it.
     pub fn is_mismatch(&self) -> bool {
         let is_answered = |copy: &CopyFailure| {
             let CopyFailureReason::Vdev(why) = &copy.why else {
@@ -181,7 +181,7 @@ impl ReadError {
         }
     }
 
-    /// The block that was meant.
+    /// The block.
     pub fn block(&self) -> &BlockAddress {
         match self {
             ReadError::Unreadable { block, .. }
@@ -196,7 +196,7 @@ impl ReadError {
     }
 }
 
-/// Why it is not certain that all devices have a block.
+/// Why self-healing a block could not make sure that all devices have it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelfHealError {
@@ -225,7 +225,7 @@ pub enum WriteError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlockFreeError {
-    /// Space refused: the pointer leads to what was never allocated, or is free.
+    /// The pointer leads to space that is not allocated.
     #[error("block {block} cannot be freed: {why}")]
     Space {
         /// The block.

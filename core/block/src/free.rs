@@ -1,8 +1,8 @@
 //! Giving a block's space back.
 //!
 //! # Mechanism
-//! In the first pass of a sync, what is freed goes to `space` at once. In later passes it would
-//! dirty space maps again, and storing would not end; so the pointer is kept, and `pool` stores it
+//! In the first sync pass, freed blocks go to `space` at once. In later passes they would dirty
+//! space maps again, and the sync would not end; so the pointer is deferred, and `pool` stores it
 //! to be freed in the next txg ([`BlockIo::take_deferred_frees`]).
 
 use crate::error::BlockFreeError;
@@ -20,7 +20,7 @@ impl BlockIo {
     /// Frees a block in this phase, or keeps it to be freed in the next txg.
     ///
     /// # Errors
-    /// The pointer leads to what was never allocated, or to a block in the dedup table, or the
+    /// The pointer leads to space that is not allocated, or to a block in the dedup table, or the
     /// references to it cannot be read: the pool must not go on storing.
     pub fn free(
         &self,

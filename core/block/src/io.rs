@@ -1,4 +1,4 @@
-//! What the pipelines share: [`BlockIo`].
+//! The state that the read, write and free pipelines share: [`BlockIo`].
 
 use crate::error::BlockAddress;
 use crate::probes::Probes;
@@ -167,14 +167,14 @@ impl BlockIo {
         is_stored && (stored_before_ns == 0 || operation.looked_up_ns() > stored_before_ns)
     }
 
-    /// A top-level vdev came or went, or changed its sector size.
+    /// Notes that a top-level vdev was added, removed or changed.
     pub fn vdevs_changed(&self) {
         let shapes = Arc::new(VdevShapes::of(&self.vdevs));
         *self.shapes.write() = shapes;
     }
 
-    /// What a block counts for its dataset, in all its places: what it takes, less the parity that
-    /// every block on such a vdev takes. Nothing for a hole or an embedded block.
+    /// The space that a block is charged to its dataset, over all its places: its allocated size,
+    /// less the parity that every block on such a vdev takes. Zero for a hole or an embedded block.
     #[doc(alias = "bp_get_dsize")]
     pub fn deflated_size(&self, pointer: &BlockPointer) -> AllocatedSize {
         let shapes = self.shapes();
@@ -182,8 +182,8 @@ impl BlockIo {
         sizes.fold(AllocatedSize::ZERO, AllocatedSize::saturating_add)
     }
 
-    /// What was freed in the normal class, and is not allocated again before two more txgs are
-    /// stored.
+    /// Space that was freed in the normal class, and is not allocated again before two more txgs
+    /// are stored.
     #[doc(alias = "metaslab_class_get_deferred")]
     pub fn deferred_size(&self) -> AllocatedSize {
         self.space.class_totals(tarn_space::Class::Normal).deferred

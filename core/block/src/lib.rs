@@ -15,8 +15,8 @@
 //!
 //! Beside them: blocks in pieces ([`gang`]), blocks in their pointer ([`embed`]), blocks of intent
 //! logs ([`log_block`]) and the data that log records lead to ([`log_data`]), bad copies written
-//! anew ([`self_heal_copies`]), what a block takes at worst ([`worst`]), and what kind of block is
-//! written how ([`policy`]).
+//! anew ([`self_heal_copies`]), what a block takes at worst ([`worst`]), and what kind of block is written
+//! how ([`policy`]).
 //!
 //! # Invariants
 //! - A pointer is given out only after its block is written; it is lost only with its txg.

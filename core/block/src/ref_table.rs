@@ -1,10 +1,10 @@
-//! A door upward: how many references lead to a block?
+//! The door to reference counts of blocks: the block reference table (BRT).
 
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::units::{AllocatedSize, Txg};
 use tarn_probe::Operation;
 
-/// What became of a reference that was given up.
+/// The result of releasing a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
     /// It was the only one: the block is to be freed.

@@ -2,12 +2,12 @@
 //!
 //! # Mechanism
 //! The vdev heals what is bad within a copy: a side of a mirror, a column of a row. Here a whole
-//! copy is bad, and is written from another. Nothing follows from the outcome: if it fails, the
-//! next reader finds the copy bad again, and this one has its bytes anyway.
+//! copy is bad, and is written from another. A failure is ignored: the next read finds the copy bad
+//! again, and this read has its bytes.
 //!
 //! The importer of a pool passes verified blocks of intent logs that only some devices may have
-//! ([`BlockIo::self_heal`]): all their places are read, and what is lacking is written. That has to
-//! succeed.
+//! ([`BlockIo::self_heal`]): all their places are read, and parts that are lacking are written.
+//! That has to succeed.
 //!
 //! # Invariants
 //! - Only bytes that verified are written, only where the pointer says they belong, and only in

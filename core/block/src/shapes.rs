@@ -1,4 +1,4 @@
-//! What the pipelines need to know of the top-level vdevs at every block: [`VdevShapes`].
+//! The facts about top-level vdevs that the pipelines need for every block: [`VdevShapes`].
 //!
 //! # Mechanism
 //! The facts are gathered once, when vdevs come, go or change, and shared by all blocks until then.
@@ -10,7 +10,7 @@ use tarn_ondisk::units::{AllocatedSize, PhysicalSize, Txg, VdevId};
 use tarn_space::Allocation;
 use tarn_vdev::{Place, VdevTree};
 
-/// What the pipelines need to know of the top-level vdevs at every block.
+/// The facts about top-level vdevs that the pipelines need for every block.
 #[derive(Debug, Default)]
 pub(crate) struct VdevShapes {
     /// The sector of each, in bytes.

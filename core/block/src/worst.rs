@@ -1,4 +1,4 @@
-//! What a block takes at worst: room is promised to a writer before its blocks have places.
+//! The worst-case size of a block: space is promised to a writer before its blocks have places.
 //!
 //! # Mechanism
 //! In one piece a block takes its size in whole sectors, once for each copy, with parity and

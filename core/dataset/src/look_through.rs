@@ -7,7 +7,7 @@
 //! # Mechanism
 //! Each dataset is seen in one state, with the names of what is below it; the tree as a whole may
 //! change in between. What is gone when its turn comes is left out. The heads of object sets, which
-//! nearly everybody looks at, are read ahead, some datasets at a time.
+//! nearly every caller looks at, are read ahead, some datasets at a time.
 
 use crate::directory::Directory;
 use crate::error::DatasetError;

@@ -233,7 +233,7 @@ impl Walk {
         self.find_snapshots();
     }
 
-    /// Takes a stream in that somebody might have sent: an increment of any snapshot, all anew, or
+    /// Receives a stream that could have been sent: an increment of any snapshot, all anew, or
     /// something new; to the end, or not. Makes room for a stream, unless one is under way: into a
     /// head that is there, from its beginning or from a snapshot, or into a new one.
     fn begin_receive(&mut self, step: u64) {

@@ -465,7 +465,7 @@ fn a_hold_keeps_a_snapshot() {
     pool.judge();
 }
 
-/// It goes with its hold; and if nobody takes that off, with the next import.
+/// It goes with its hold; and if that is never released, with the next import.
 #[test]
 fn a_temporary_snapshot_leaves_nothing_behind() {
     let mut pool = Pool::new();
@@ -502,7 +502,7 @@ fn a_temporary_snapshot_leaves_nothing_behind() {
         .collect();
     let each = ["snapshot", "hold", "defer_destroy"];
     assert_eq!(told, [each, each].concat());
-    // A hold that was released otherwise is in nobody's way.
+    // A hold that was released otherwise does no harm.
     pool.run(ReleaseHolds {
         names: names(&["tank/a@two"]),
         tag: "%looking".to_string(),

@@ -2,8 +2,7 @@
 //!
 //! # Mechanism
 //! Every block of an encrypted dataset has a *message authentication code*, which proves to the
-//! owner of the key that the block is one of his. It takes the second half of the pointer's
-//! checksum:
+//! owner of the key that the block is genuine. It takes the second half of the pointer's checksum:
 //!
 //! ```text
 //!   word   0..4      4              5                  6          11 (high half)            14, 15

@@ -113,7 +113,8 @@ fn a_scan_that_was_left_running_is_canceled_when_the_pool_is_written() {
     }
 }
 
-/// Pools with errors are those that are scanned, and their lists of errors may be among what is damaged.
+/// Pools with errors are those that are scanned, and their lists of errors may be among what is
+/// damaged.
 #[test]
 fn a_scan_is_canceled_though_nobody_knows_how_many_errors_there_were() {
     let machine = machine(&["a"]);
@@ -180,7 +181,8 @@ fn what_a_scan_says_is_its_queue_and_is_not_is_not_freed() {
     run.unwrap();
 }
 
-/// How often deduplicated blocks are referenced is in tables that only OpenZFS writes: whoever frees one without them stops for good.
+/// How often deduplicated blocks are referenced is in tables that only OpenZFS writes: a pool that
+/// frees one without them stops for good.
 #[test]
 fn a_pool_with_a_dedup_table_is_opened_read_only_or_not_at_all() {
     let machine = machine(&["a"]);
@@ -212,7 +214,7 @@ fn a_pool_with_a_dedup_table_is_opened_read_only_or_not_at_all() {
     run.unwrap();
 }
 
-/// With the feature `head_errlog` error logs have another form: whoever enables it brings those that are there into it.
+/// With the feature `head_errlog` error logs have another form: enabling it converts existing logs.
 #[test]
 fn errors_stay_known_when_logs_begin_to_list_them_by_head() {
     let machine = machine(&["a"]);

@@ -30,7 +30,7 @@ fn common_logs_without_histograms_are_brought_into_the_metaslabs_own() {
     let run = machine.run(|host| {
         let operation = Operation::unmeasured();
         let pool = create_without(host, &["a"], &[Feature::SpacemapHistogram], &operation);
-        // Who waits is told when a group cannot be stored.
+        // Waiting threads get an error when a group cannot be stored.
         pool.set_fails_writers(true);
         change_mos(&pool, &operation, |tx, mos| {
             let head = SpaceMapHead::new(0).to_bytes();
@@ -50,7 +50,7 @@ fn common_logs_without_histograms_are_brought_into_the_metaslabs_own() {
     run.unwrap();
 }
 
-/// Whoever appends to it would write anywhere, or nowhere.
+/// Appending to it would write to arbitrary places, or none.
 #[test]
 fn a_log_whose_length_cannot_be_is_refused_before_anything_is_written() {
     for length in [7, 1 << 40] {

@@ -1,15 +1,15 @@
-//! Access control lists: those that say what the mode says, and POSIX ones.
+//! Trivial NFSv4 lists, which follow from the mode, and POSIX access control lists.
 //!
 //! # Mechanism
-//! Every file has an NFSv4 list. Where the mode decides about access, the list is kept in agreement
-//! with it: a *trivial* list, with what owner, group and everyone may do, and denials only where a
-//! class closer to the file may do less than one further away. Other lists are the subject of
+//! Every file has an NFSv4 list. Where the mode decides about access, the list is a *trivial* one
+//! that is made from the mode: it allows owner, group and everyone their bits, and denies the owner
+//! or the group what a class behind it is allowed and it is not. Other lists are the subject of
 //! `nfs4_acl`.
 //!
-//! With `acltype=posix` a file may have a POSIX list beside it, and a directory another one for
-//! what is made within. They are extended attributes in the form in which Linux hands them over: a
-//! version, and entries of tag, permissions and id. The three classes of the mode are in the list
-//! as well; the group's bits of the mode are then the list's mask.
+//! With `acltype=posix` a file may have a POSIX list beside it, and a directory a default list for
+//! new files within. They are stored as extended attributes in the form of Linux: a version, and
+//! entries of tag, permissions and id. The three classes of the mode are in the list as well; the
+//! group's bits of the mode are then the list's mask.
 
 use tarn_ondisk::acl::{AclEntry, AclWho, kind, permission};
 
@@ -18,10 +18,10 @@ use crate::types::Credentials;
 
 /// The attribute of a file's own POSIX list.
 pub(crate) const ACCESS_NAME: &[u8] = b"system.posix_acl_access";
-/// The attribute of the list for what is made within.
+/// The attribute of a directory's default list, for new files within.
 pub(crate) const DEFAULT_NAME: &[u8] = b"system.posix_acl_default";
 
-/// The entries of the list that says what a mode says.
+/// The entries of the trivial list of a mode.
 #[doc(alias("acl_trivial_access_masks", "zfs_acl_chmod"))]
 pub(crate) fn trivial_entries(mode: u32) -> Vec<AclEntry> {
     const EVERYONE: u32 = permission::READ_ACL
@@ -51,8 +51,8 @@ pub(crate) fn trivial_entries(mode: u32) -> Vec<AclEntry> {
         rights
     };
     let (owner, group, other) = ((mode >> 6) & 7, (mode >> 3) & 7, mode & 7);
-    // What the owner may do though his group is denied it below, what he is denied, and what the
-    // group is denied.
+    // Bits that the owner is allowed although the group is denied them below, bits that the owner
+    // is denied, and bits that the group is denied.
     let allowed_first = owner & !group & other;
     let owner_denied = !owner & (group | other);
     let group_denied = !group & other;
@@ -83,7 +83,7 @@ pub(crate) fn trivial_entries(mode: u32) -> Vec<AclEntry> {
     entries
 }
 
-/// Whom an entry of a POSIX list is about.
+/// The principal of an entry of a POSIX list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tag {
     Owner,
@@ -129,7 +129,8 @@ pub(crate) struct PosixAclEntry {
     pub id: u32,
 }
 
-/// A POSIX list. It has each of owner, group and others once, and a mask if it names anybody.
+/// A POSIX list. It has each of owner, group and others once, and a mask if it names a user or
+/// group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PosixAcl {
     entries: Vec<PosixAclEntry>,
@@ -169,7 +170,7 @@ impl PosixAcl {
         }
     }
 
-    /// The same, where a list without entries means that there is to be none.
+    /// As [`decode`](Self::decode); none for a list without entries, which removes the list.
     pub fn decode_or_empty(bytes: &[u8]) -> Result<Option<PosixAcl>, PosixError> {
         match bytes.is_empty() || bytes == PosixAcl::VERSION.to_le_bytes() {
             true => Ok(None),
@@ -211,7 +212,7 @@ impl PosixAcl {
             .map(|entry| entry.permissions)
     }
 
-    /// The permission bits it stands for, and whether it says more than those.
+    /// The permission bits of the list, and whether it has entries that those bits cannot express.
     #[doc(alias = "posix_acl_equiv_mode")]
     pub fn mode_bits(&self) -> (u32, bool) {
         let bits = |tag| self.of(tag).unwrap_or(0);
@@ -240,16 +241,15 @@ impl PosixAcl {
         acl
     }
 
-    /// The list of a file made with these permission bits in a directory that has this list for
-    /// what is made within.
+    /// The list of a new file with these permission bits in a directory whose default list this is.
     #[doc(alias = "posix_acl_create_masq")]
     pub fn inherited(&self, permissions: u32) -> PosixAcl {
         let (bits, _) = self.mode_bits();
         self.with_mode(bits & permissions)
     }
 
-    /// Whether it grants the rights (4 read, 2 write, 1 execute) to somebody, where `owner` and
-    /// `group` are the file's.
+    /// Whether it grants the rights (4 read, 2 write, 1 execute) to these credentials, where
+    /// `owner` and `group` are the file's.
     #[doc(alias = "posix_acl_permission")]
     pub fn grants(&self, credentials: &Credentials, owner: u32, group: u32, wanted: u32) -> bool {
         let mask = self.of(Tag::Mask).unwrap_or(7);

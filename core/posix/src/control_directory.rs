@@ -1,17 +1,17 @@
-//! `.zfs`: the directory that is not stored, with the snapshots of the dataset.
+//! `.zfs`: the control directory, with the snapshots of the dataset. It is not stored.
 //!
 //! # Mechanism
 //! `.zfs` in the root has one entry, `snapshot`, and that has one for each snapshot. They are no
-//! objects. Their numbers are those OpenZFS gives them, counted down from the largest number that
-//! an inode may have there: the root, a number unused, the directory of snapshots, and below it
-//! each snapshot by the number of its dataset.
+//! objects. Their inode numbers are those of OpenZFS, which counts down from its largest inode
+//! number: the root, an unused number, the directory of snapshots, and below it each snapshot by
+//! the number of its dataset.
 //!
-//! What is inside a snapshot is another file system; the front end puts it in place of the
+//! The contents of a snapshot are another file system, which the front end serves in place of the
 //! snapshot's entry.
 //!
-//! A change of names in `.zfs/snapshot` is a change of snapshots: who makes a directory takes one,
-//! who removes a directory destroys one, full as it is, and a rename renames. Whether he may, and
-//! the change itself, are the engine's business ([`SnapshotDoor`]).
+//! A change of names in `.zfs/snapshot` changes snapshots: `mkdir` takes one, `rmdir` destroys one,
+//! although it is not empty, and a rename renames one. The engine checks the permission and makes
+//! the change ([`SnapshotDoor`]).
 
 use tarn_dataset::ops::snapshot_of_head::SnapshotChange;
 
@@ -30,7 +30,8 @@ pub const SNAPSHOTS: ObjectId = ObjectId::new(0x0000_ffff_ffff_fffd);
 /// The numbers of snapshots count down from here.
 #[doc(alias = "ZFSCTL_INO_SNAPDIRS")]
 const SNAPSHOTS_FROM: u64 = 0x0000_ffff_ffff_fffc;
-/// Object numbers of datasets have far fewer bits than this; what is below is a file.
+/// The numbers of snapshots end here, since object numbers of datasets have far fewer bits; lower
+/// numbers are files.
 const SNAPSHOTS_END: u64 = 0x0000_f000_0000_0000;
 
 /// The name of the control directory in the root.
@@ -54,11 +55,11 @@ pub struct ListedSnapshot {
     pub name: Vec<u8>,
     /// The number of its dataset in the MOS.
     pub dataset: ObjectId,
-    /// Where a list goes on after it.
+    /// The cookie with which a list goes on after it.
     pub next: u64,
 }
 
-/// Which snapshot is meant.
+/// A snapshot by its name or its dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhichSnapshot<'a> {
     /// The one of this name.
@@ -67,8 +68,8 @@ pub enum WhichSnapshot<'a> {
     Numbered(ObjectId),
 }
 
-/// The snapshots of the dataset that is mounted. There may be a hundred thousand. What cannot be
-/// read is not there.
+/// A door: the snapshots of the mounted dataset, of which there may be a hundred thousand. Those
+/// that cannot be read are left out.
 pub trait SnapshotDoor: Send + Sync {
     /// One of them.
     fn find(&self, which: WhichSnapshot<'_>) -> Option<SnapshotFacts>;
@@ -76,20 +77,20 @@ pub trait SnapshotDoor: Send + Sync {
     /// How many there are.
     fn count(&self) -> u64;
 
-    /// When one last came, went or was renamed; 1970 where none ever did.
+    /// When a snapshot was last taken, destroyed or renamed; 1970 if never.
     fn changed(&self) -> Timestamp;
 
-    /// Up to so many of them, from a place in the list on; 0 is its beginning.
+    /// Up to so many of them, from a cookie on; 0 is the start.
     fn list(&self, from: u64, count_max: usize) -> Vec<ListedSnapshot>;
 
-    /// Changes one, if this user may, and waits until that is stored.
+    /// Takes, destroys or renames a snapshot, if this user may, and waits until that is stored.
     ///
     /// # Errors
-    /// Why not.
+    /// The change was refused, or failed.
     fn change(&self, credentials: &Credentials, change: SnapshotChange) -> Result<(), PosixError>;
 }
 
-/// What a number stands for in the control directory.
+/// An entry of the control directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlEntry {
     /// `.zfs`.
@@ -101,7 +102,7 @@ pub enum ControlEntry {
 }
 
 impl ControlEntry {
-    /// What the number stands for; none for files.
+    /// The entry with this inode number; none for files.
     pub fn of(id: ObjectId) -> Option<ControlEntry> {
         match id {
             CONTROL_ROOT => Some(ControlEntry::Root),
@@ -123,7 +124,7 @@ impl ControlEntry {
     }
 }
 
-/// What `stat` shows of a directory that is not stored, which was last changed then.
+/// What `stat` shows of a directory below `.zfs`, with these times.
 pub(crate) fn attributes(
     entry: ControlEntry,
     links: u64,
@@ -134,7 +135,7 @@ pub(crate) fn attributes(
         id: entry.id(),
         generation: 0,
         kind: FileKind::Directory,
-        // Who may change what is decided by other rules.
+        // The engine checks who may change snapshots, by `zfs allow`.
         permissions: 0o777,
         links,
         uid: 0,
@@ -176,7 +177,7 @@ impl ListedSnapshot {
 }
 
 impl FileSystem {
-    /// Changes a snapshot on behalf of whoever changes a name in `.zfs/snapshot`.
+    /// Changes a snapshot for a user that changes a name in `.zfs/snapshot`.
     pub(crate) fn change_snapshot(
         &self,
         credentials: &Credentials,
@@ -188,7 +189,7 @@ impl FileSystem {
     }
 }
 
-/// The name of a snapshot as it was given by the name of a directory.
+/// The name of a snapshot, from the name of its directory.
 pub(crate) fn snapshot_name(name: &[u8]) -> Result<String, PosixError> {
     let name = std::str::from_utf8(name).map_err(|_| PosixError::BadName)?;
     Ok(name.to_string())

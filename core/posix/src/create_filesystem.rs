@@ -1,9 +1,9 @@
 //! Making an empty file system: the objects that every file system has.
 //!
 //! # Mechanism
-//! Object 1 is the master node, a ZAP. It names the version, how names are treated, the attribute
-//! tables, the set of files without a name, and the root directory. All are made in one
-//! transaction, which is that of the dataset.
+//! Object 1 is the master node, a ZAP. It has the version, how names are treated, and the numbers
+//! of the attribute tables, the unlinked set and the root directory. All are made in the
+//! transaction that makes the dataset.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::store::store_facts;
 use crate::tables::{AttributeTables, Style, Tables};
 use crate::types::{FileKind, Timestamp};
 
-/// What to make.
+/// The properties of a new file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewFileSystem {
     /// The version, 1 to 5.
@@ -36,7 +36,7 @@ pub struct NewFileSystem {
     pub is_utf8_only: bool,
     /// Whether case matters.
     pub case: CaseSensitivity,
-    /// Who owns the root directory.
+    /// The owner of the root directory.
     pub uid: u32,
     /// The group of the root directory.
     pub gid: u32,
@@ -55,7 +55,8 @@ impl Default for NewFileSystem {
     }
 }
 
-/// Fills new file systems for those who create datasets, and know nothing of files.
+/// Makes the objects of new file systems, for `dataset`, which creates datasets and knows nothing
+/// of files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EmptyFilesystem;
 
@@ -163,8 +164,8 @@ fn create_root(
     Ok(object.id())
 }
 
-/// What to allocate for a file of this type. Structures take all the room they will need from the
-/// start.
+/// The object to allocate for a file of this type. The bonus of an old structure has its full size
+/// from the start.
 pub(crate) fn object_of_file(object_type: ObjectType, style: Style) -> NewObject {
     let new = NewObject::plain(object_type, 0);
     match style {

@@ -35,9 +35,9 @@ pub enum CheckedByCaller {
     /// None: `posix` checks all.
     Nothing,
     /// Those of POSIX: mode bits and POSIX access control lists, the sticky bit, and what only
-    /// owners and privileged users may do. It takes set-id bits from files that are written itself
-    /// ([`drop_privileges`](crate::FileSystem::drop_privileges)). NFSv4 lists are still checked by
-    /// `posix`.
+    /// owners and privileged users may do. The front end also takes set-id bits from files that are
+    /// written ([`drop_privileges`](crate::FileSystem::drop_privileges)). `posix` still checks
+    /// NFSv4 lists.
     ModeAndPosixAcls,
 }
 
@@ -72,7 +72,7 @@ impl Credentials {
         !self.has_all_groups || self.is_member(gid)
     }
 
-    /// Whether POSIX's rules hold without a look by `posix`: by privilege, or since the caller has
+    /// Whether `posix` skips the rules of POSIX: for privileged users, or since the caller has
     /// checked them.
     pub(crate) fn passes_posix_rules(&self) -> bool {
         self.privileged || self.checked == CheckedByCaller::ModeAndPosixAcls

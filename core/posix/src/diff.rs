@@ -1,24 +1,24 @@
 //! What changed between two states of a file system: `zfs diff`.
 //!
 //! # Problem
-//! A snapshot and what came after it have millions of files, and few of them differ. Which, and
-//! what were and are they called? A file knows one of its parents, and no name.
+//! Two states of a file system have millions of files, and few of them differ. `zfs diff` has to
+//! find these and their paths in both states; but a file's attributes name one parent, and no name.
 //!
 //! # Mechanism
 //! The tree of dnodes of the later state is walked as far as it was born after the earlier one.
 //! Each block of dnodes that changed has some thirty of them; a dnode that is the same in both
-//! states is nobody's change. What is left is compared: a file that only one state has was added or
-//! removed, one with another generation is another file under the same number, and otherwise its
-//! change time says whether it was changed, its name whether it was renamed, and its links whether
-//! it got or lost one.
+//! states has not changed. The others are compared: a file that only one state has was added or
+//! removed; one with another generation is another file under the same number; otherwise the change
+//! time shows whether it was modified, the name whether it was renamed, and the links whether it
+//! got or lost one.
 //!
 //! Names are looked up for many files at once ([`Names`]): their parents are read level by level up
 //! to the root, and each directory on the way is searched once for all files of the batch that are
 //! in it. So the cost of a directory does not grow with the square of its size.
 //!
-//! What is told, and what is passed over, is as with OpenZFS, which asks the kernel for each file.
-//! Names of files with several links are those under which the file's recorded parent has it first;
-//! when the parent has it no more, the file has no name.
+//! The output has the same changes as OpenZFS's, which asks the kernel for each file. Names of
+//! files with several links are those under which the file's recorded parent has it first; when the
+//! parent has it no more, the file has no name.
 //!
 //! # Invariants
 //! - Both states do not change: they are snapshots.
@@ -47,21 +47,21 @@ use crate::tables::{AttributeTables, Style};
 use crate::types::{FileKind, Timestamp};
 use crate::unlinked::unlinked_name;
 
-/// So many files are looked at together at first, so that the first lines come soon.
+/// The first batch has so many files, so that the first lines come soon.
 const BATCH_FIRST: usize = 32;
-/// And so many later. A guess: some 10 MiB.
+/// Later batches have so many. A guess: some 10 MiB.
 const BATCH_MAX: usize = 16 << 10;
-/// As many names are remembered for later batches.
+/// So many names are kept for later batches.
 const LINKS_MAX: usize = 256 << 10;
 /// How many entries of a directory are read at a time.
 const ENTRIES: usize = 1024;
 
-/// What OpenZFS calls a file that is open, and has no name any more.
+/// The path that OpenZFS shows for an open file without a name.
 const NAMELESS: &[u8] = b"(on_delete_queue)";
-/// What OpenZFS calls the directory of a file's extended attributes.
+/// The path component that OpenZFS shows for the directory of a file's extended attributes.
 const XATTR_DIRECTORY: &[u8] = b"<xattrdir>";
 
-/// What became of a file.
+/// How a file changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// It is new.
@@ -79,11 +79,11 @@ pub enum Change {
 /// A file that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedFile {
-    /// What became of it.
+    /// How it changed.
     pub change: Change,
     /// Its path from the root of the file system, with a slash before each component.
     pub path: Vec<u8>,
-    /// What it is; none where nobody knows such a kind.
+    /// Its kind; none where the mode has no known one.
     pub kind: Option<FileKind>,
     /// When it last changed.
     pub changed: Timestamp,
@@ -98,12 +98,12 @@ pub enum State {
     Later,
 }
 
-/// One thing to tell.
+/// A change, or an object that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
     /// A file changed.
     File(ChangedFile),
-    /// Something about an object cannot be found out.
+    /// An object that could not be read.
     Unknown {
         /// Its number.
         object: ObjectId,
@@ -124,16 +124,16 @@ pub enum DiffError<E> {
     /// The tree of the later state cannot be read.
     #[error("{0}")]
     Unreadable(ObjectError),
-    /// Whoever is told wants no more.
+    /// `tell` ended the comparison.
     #[error("it was stopped")]
     Stopped(E),
 }
 
-/// Compares two states of a file system, and tells what changed since the earlier one was stored in
-/// this group: a few files at first, then many at a time.
+/// Compares two states of a file system, and tells of the files that changed since `since`, the txg
+/// of the earlier one: a few at first, then many at a time.
 ///
 /// # Errors
-/// One of the two is no file system; the later cannot be read; or what `tell` says.
+/// One of the two is no file system; the later cannot be read; or the error of `tell`.
 pub fn compare<E>(
     earlier: &Arc<ObjectSet>,
     later: &Arc<ObjectSet>,
@@ -173,12 +173,12 @@ pub fn compare<E>(
     }
 }
 
-/// A number whose dnode changed.
+/// An object number whose dnode changed.
 #[derive(Debug, Clone, Copy)]
 enum Seen {
-    /// The later state has something there.
+    /// The later state has an object of this number.
     There(ObjectId),
-    /// The later state has nothing there; the earlier had something.
+    /// Only the earlier state has an object of this number.
     Gone(ObjectId),
 }
 
@@ -214,7 +214,7 @@ impl<E> Comparison<'_, E> {
         }
     }
 
-    /// The later state has nothing under these numbers.
+    /// Notes that the later state has no objects of these numbers.
     fn nothing_in(&mut self, first: u64, count: u64) -> Step {
         let end = first.saturating_add(count);
         let mut last = ObjectId::new(first.saturating_sub(1));
@@ -233,7 +233,7 @@ impl<E> Comparison<'_, E> {
         }
     }
 
-    /// Tells of all that was seen.
+    /// Compares and tells of the files seen so far.
     fn finish_batch(&mut self) -> Step {
         let seen = std::mem::take(&mut self.seen);
         self.batch = (self.batch * 2).min(BATCH_MAX);
@@ -276,7 +276,7 @@ impl<E> Visitor for Comparison<'_, E> {
         let blocks = 1u64.checked_shl(level * meta.pointers_per_block_shift());
         let count = blocks.and_then(|blocks| blocks.checked_mul(per_block));
         let first = count.and_then(|count| count.checked_mul(visit.mark.block));
-        // What lies beyond all numbers was never anything.
+        // Numbers beyond the largest were never used.
         match (first, count) {
             (Some(first), Some(count)) => self.nothing_in(first, count),
             _ => Step::Continue,
@@ -287,7 +287,7 @@ impl<E> Visitor for Comparison<'_, E> {
         if id == META_DNODE {
             return Step::Continue;
         }
-        // The objects of accounting are nobody's files.
+        // The accounting objects are no files.
         if id.get().cast_signed() < 0 {
             return Step::Skip;
         }
@@ -296,7 +296,7 @@ impl<E> Visitor for Comparison<'_, E> {
         if !is_same && self.add(Seen::There(id)) == Step::Stop {
             return Step::Stop;
         }
-        // A large dnode covers numbers that may have been others.
+        // A large dnode covers numbers that the earlier state may have used.
         let others = widen(dnode.slots()) - 1;
         match self.nothing_in(id.get() + 1, others) {
             Step::Stop => Step::Stop,
@@ -313,7 +313,7 @@ impl<E> Visitor for Comparison<'_, E> {
     }
 }
 
-/// What is known of a file without its name.
+/// The attributes of a file that are compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Stats {
     mode: u32,
@@ -342,7 +342,7 @@ impl Stats {
 /// Why a file has no path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NoPath {
-    /// It is not there, is no file, or its parent does not have it any more: nothing to tell.
+    /// It does not exist, is no file, or its parent does not have it any more: no change is told.
     Nothing,
     /// Linux' number for the reason.
     Failed(i32),
@@ -361,7 +361,7 @@ struct Looked {
     is_nameless: bool,
 }
 
-/// Of a number that only the earlier state has.
+/// Tells of an object that only the earlier state has.
 #[doc(alias = "describe_free")]
 fn told_of_gone(id: ObjectId, before: Looked, told: &mut Vec<Told>) {
     match before.path {
@@ -376,7 +376,7 @@ fn told_of_gone(id: ObjectId, before: Looked, told: &mut Vec<Told>) {
     }
 }
 
-/// Of a number that the later state has, and whose dnode changed.
+/// Tells of an object of the later state whose dnode changed.
 #[doc(alias = "write_inuse_diffs_one")]
 fn told_of_there(id: ObjectId, before: Looked, after: Looked, told: &mut Vec<Told>) {
     let failed = |looked: &Looked| match looked.path {
@@ -384,7 +384,7 @@ fn told_of_there(id: ObjectId, before: Looked, after: Looked, told: &mut Vec<Tol
         _ => None,
     };
     let unknown = match (failed(&before), failed(&after)) {
-        // Once is enough.
+        // One error for a file is enough.
         (Some(errno), _) => Some((State::Earlier, errno)),
         (None, Some(errno)) => Some((State::Later, errno)),
         (None, None) => None,
@@ -437,7 +437,7 @@ enum Link {
     Lost(NoPath),
 }
 
-/// One of the two states, with the names that are known of it.
+/// One of the two states, with the names found so far.
 struct Names<'a> {
     set: &'a Arc<ObjectSet>,
     tables: AttributeTables,
@@ -446,7 +446,7 @@ struct Names<'a> {
     links: BTreeMap<ObjectId, Link>,
 }
 
-/// What must be known of a file to find its name.
+/// The attributes of a file by which its name is found.
 struct Place {
     stats: Stats,
     parent: ObjectId,
@@ -474,7 +474,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// What this state has under these numbers, each with its path, in their order.
+    /// The files of these numbers in this state, each with its path, in their order.
     fn look_at(&mut self, ids: impl Iterator<Item = ObjectId>) -> Vec<Looked> {
         let found = ids.map(|id| {
             let place = self.place(id);
@@ -508,7 +508,7 @@ impl<'a> Names<'a> {
         looked.collect()
     }
 
-    /// Keeps what is remembered bounded.
+    /// Keeps the names in memory bounded.
     fn forget_much(&mut self) {
         if self.links.len() > LINKS_MAX {
             self.links.clear();
@@ -542,7 +542,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// Whether a file has lost its last name while somebody had it open.
+    /// Whether a file is in the unlinked set: it was open when it lost its last name.
     fn is_nameless(&self, id: ObjectId) -> Result<bool, NoPath> {
         let Some(unlinked) = self.unlinked else {
             return Ok(false);

@@ -1,7 +1,7 @@
 //! Directories as tables: a ZAP from names to object numbers and types.
 //!
-//! Here too is how this crate opens and makes the ZAPs of its own: the master node, the unlinked
-//! set, attribute tables.
+//! Functions that open and make the other ZAPs of this crate are here too: the master node, the
+//! unlinked set, attribute tables.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::names::Naming;
 use crate::properties::NAME_BYTES_MAX;
 use crate::types::FileKind;
 
-/// The ZAP in an object, where names are what they are.
+/// The ZAP in an object, without normalization of names.
 pub(crate) fn open_zap<'a>(object: &Arc<Object>, operation: &'a Operation) -> ObjectZap<'a> {
     ObjectZap::of(object, operation)
 }
@@ -35,12 +35,12 @@ pub(crate) fn create_zap(
     Ok(zap.object().clone())
 }
 
-/// An entry as it was found.
+/// An entry of a directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     /// The file.
     pub id: ObjectId,
-    /// What it is, if the entry says.
+    /// Its kind, if the entry has a type.
     pub kind: Option<FileKind>,
     /// The name as it is stored.
     pub name: Vec<u8>,
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
 pub(crate) struct Directory<'a> {
     pub id: ObjectId,
     pub zap: ObjectZap<'a>,
-    /// Whether entries say what they lead to.
+    /// Whether entries have a type (ZPL version 2).
     pub has_types: bool,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Directory<'a> {
         if name.len() > NAME_BYTES_MAX
             && let Some(set) = self.zap.object().set()
         {
-            // Whoever stores the group says so of the dataset, for those who know no such names.
+            // The sync activates the feature `longname` for the dataset.
             set.note_long_name();
         }
         self.zap
@@ -121,7 +121,7 @@ impl<'a> Directory<'a> {
             .map_err(table_error(self.id))
     }
 
-    /// Lets an entry lead to another file.
+    /// Changes the file that an entry leads to.
     pub fn replace(
         &self,
         tx: &Tx,
@@ -153,7 +153,7 @@ impl<'a> Directory<'a> {
         self.zap.count().map_err(table_error(self.id))
     }
 
-    /// What a stored name and value say.
+    /// The entry of a stored name and value.
     pub fn entry(&self, name: OwnedName, value: &ZapValue) -> Result<Entry, PosixError> {
         let damaged = |why| PosixError::Damaged {
             object: self.id,
@@ -184,7 +184,7 @@ fn entry_word(id: ObjectId, kind: FileKind) -> u64 {
     .to_word()
 }
 
-/// The kind that an entry's type says.
+/// The kind of file of an entry's type.
 fn kind_of(entry_type: EntryType) -> Option<FileKind> {
     FileKind::from_mode(u32::from(entry_type.number()) << 12)
 }

@@ -1,8 +1,7 @@
-//! What can go wrong with files.
+//! Errors of operations on files.
 //!
-//! Each variant that POSIX has a number for says so in [`PosixError::errno`]. Everything else, a
-//! device that cannot be read or contents that make no sense, is `EIO` for the caller, and keeps
-//! its cause for the log.
+//! [`PosixError::errno`] has the `errno` of each variant. A device that cannot be read and damaged
+//! contents are `EIO` for the caller, and keep their cause for the log.
 
 use tarn_dataset::space_door::SpaceRefusal;
 use tarn_object::zap::ZapError;
@@ -34,7 +33,7 @@ pub enum PosixError {
     /// The mode or the access control list does not allow it.
     #[error("permission denied")]
     PermissionDenied,
-    /// Only the owner or a privileged user may do this, or nobody: the file is immutable or
+    /// Only the owner or a privileged user may do this, or no user: the file is immutable or
     /// append-only.
     #[error("operation not permitted")]
     NotPermitted,
@@ -50,16 +49,16 @@ pub enum PosixError {
     /// The name of a snapshot cannot be.
     #[error("the name cannot be that of a snapshot")]
     BadName,
-    /// Somebody uses it.
+    /// It is in use.
     #[error("it is in use")]
     Busy,
     /// A file handle names a file that is not there any more, or one of another dataset.
     #[error("stale file handle")]
     Stale,
-    /// Nobody may do for others what they are trusted with in this pool (`delegation=off`).
+    /// The pool has `delegation=off`: permissions of `zfs allow` do not count.
     #[error("the pool delegates nothing")]
     NotDelegated,
-    /// What was asked for makes no sense.
+    /// The request is invalid.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
     /// The two files are in different file systems, or belong to different projects.
@@ -80,7 +79,7 @@ pub enum PosixError {
     /// The file has no such extended attribute.
     #[error("no such attribute")]
     NoAttribute,
-    /// The extended attribute is larger than such can be.
+    /// The extended attribute is larger than allowed.
     #[error("the attribute is too large")]
     AttributeTooLarge,
     /// The dataset's properties, or the way it is stored, exclude it.
@@ -89,8 +88,8 @@ pub enum PosixError {
     /// There is no data or no hole from there on.
     #[error("no data or hole beyond this offset")]
     BeyondEnd,
-    /// Others change the same names so often that the operation never got its turn. Trying again
-    /// cures it.
+    /// Other operations changed the same names so often that this one gave up. Trying again cures
+    /// it.
     #[error("the names involved change too often")]
     Contended,
     /// An object could not be read or changed.
@@ -104,7 +103,7 @@ pub enum PosixError {
         /// What is wrong.
         why: ZapError,
     },
-    /// The attributes of a file make no sense.
+    /// The attributes of a file are damaged.
     #[error("the attributes of object {object} are damaged: {what}")]
     Attributes {
         /// The object.
@@ -112,7 +111,7 @@ pub enum PosixError {
         /// What is wrong.
         what: Corrupt,
     },
-    /// An object is not what its name says.
+    /// An object is not of the kind that its entry says.
     #[error("object {object} is damaged: {why}")]
     Damaged {
         /// The object.
@@ -183,7 +182,7 @@ impl PosixError {
         }
     }
 
-    /// True for what was read or written wrong, rather than asked wrong: worth a line in the log.
+    /// True for failures (`EIO`), which are logged, and not for invalid or refused requests.
     pub fn is_failure(&self) -> bool {
         self.errno() == 5
     }
@@ -199,14 +198,15 @@ impl From<ObjectError> for PosixError {
     }
 }
 
-/// Turns an error of a ZAP into ours: names that are there, or not, are answers and not failures.
+/// The error of an operation on a ZAP. A name that exists, or does not, is an answer and no
+/// failure.
 pub(crate) fn table_error(object: ObjectId) -> impl Fn(ZapError) -> PosixError {
     move |why| match why {
         ZapError::Exists => PosixError::Exists,
         ZapError::NotFound => PosixError::NotFound,
         ZapError::BadName => PosixError::Invalid("no table can hold this name"),
-        // As many names as it holds have the same hash, as those do that differ by case only where
-        // case can be ignored.
+        // Too many names with the same hash, such as names that differ only by case where the hash
+        // ignores case.
         ZapError::Full => PosixError::NoSpace,
         why => PosixError::Table { object, why },
     }
@@ -231,7 +231,7 @@ pub enum MountError {
         /// Its version.
         version: u64,
     },
-    /// Something that every file system has is missing.
+    /// An object or value that every file system has is missing.
     #[error("the master node has no {name}")]
     Missing {
         /// Its name in the master node.
@@ -240,7 +240,7 @@ pub enum MountError {
     /// Something could not be read.
     #[error("{0}")]
     Unreadable(#[from] PosixError),
-    /// What a crash has left in the intent log cannot be replayed to its end. The log is kept.
+    /// The intent log that a crash has left cannot be replayed to its end. The log is kept.
     #[error("{0}")]
     Replay(std::sync::Arc<tarn_zil::ReplayError>),
 }

@@ -1,17 +1,17 @@
-//! What is known of a file beside its contents: decoded, changed, and encoded again.
+//! The attributes of a file in memory: decoded, changed, and encoded again.
 //!
 //! # Mechanism
 //! [`Facts`] has the attributes that every file has as fields, and all attributes, known or not, in
-//! their stored order beside them. Encoding puts the fields back in their places, so what we do not
-//! know is carried through. A file from before ZPL version 5 is read from its fixed structure. In a
-//! file system that is still of such a version it is written back in that form; in one that was
-//! upgraded it gets attributes when it is first changed. Symbolic links keep the form for good, as
-//! in OpenZFS: where a link leads is behind the structure or in its contents, and is looked for
-//! there as long as the link has it.
+//! their stored order beside them. Encoding puts the fields back in their places, so unknown
+//! attributes are carried through. A file from before ZPL version 5 is read from its fixed
+//! structure. In a file system that is still of such a version it is written back in that form; in
+//! one that was upgraded it gets attributes when it is first changed. Symbolic links keep the form
+//! for good, as in OpenZFS: a link's target is behind the structure or in its contents, where
+//! readers look while the link has the old form.
 //!
 //! # Invariants
-//! - A file in the old form has no attributes but those of the structure: who would set another
-//!   changes the form first.
+//! - A file in the old form has no attributes but those of the structure: setting another converts
+//!   the file first.
 //! - New files have their attributes in the order in which OpenZFS lays them out, so that layouts
 //!   are shared.
 
@@ -33,7 +33,7 @@ use crate::error::PosixError;
 use crate::tables::{AttributeTables, Style, Tables};
 use crate::types::{DeviceNumber, FileKind, Timestamp};
 
-/// Who is shown for users and groups of Windows domains, which Linux has no numbers for.
+/// The uid and gid shown for users and groups of Windows domains, for which Linux has no numbers.
 const NOBODY: u32 = 65_534;
 
 /// How a file's attributes are stored.
@@ -41,14 +41,14 @@ const NOBODY: u32 = 65_534;
 pub(crate) enum Form {
     /// By a layout.
     Attributes,
-    /// In the structure of before ZPL version 5, and what follows that in the bonus.
+    /// In the znode structure of ZPL versions before 5, and the bytes behind it in the bonus.
     OldFile {
         /// A link's target, or a virus scanner's stamp.
         tail: Vec<u8>,
     },
 }
 
-/// What is known of a file.
+/// The attributes of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub form: Form,
@@ -70,7 +70,7 @@ pub(crate) struct Facts {
     pub modified: Timestamp,
     pub changed: Timestamp,
     pub created: Timestamp,
-    /// All attributes, those above included but not kept up to date.
+    /// All attributes in their stored order. Those that are fields above may be outdated here.
     pub values: Attributes,
 }
 
@@ -152,7 +152,7 @@ impl Facts {
         })
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.mode).expect("a mode that is none was refused")
     }
@@ -197,22 +197,22 @@ impl Facts {
         self.values.get(tables.id(attribute)?)
     }
 
-    /// The contents changed.
+    /// Notes a change of contents at this time.
     pub fn contents_changed(&mut self, now: Timestamp) {
         self.modified = now;
         self.attributes_changed(now);
         self.flags = self.flags.and(ZnodeFlags::NOT_SCANNED);
     }
 
-    /// Something about it changed. The time of the last change never repeats: it is at least a
-    /// nanosecond later than the one before, whatever the clock says, since the change attribute
+    /// Moves the time of the last change on. It never repeats: it is at least a nanosecond later
+    /// than the one before, whatever the clock says, since the change attribute
     /// ([`Attributes::change`](crate::types::Attributes::change)) is made of it.
     pub fn attributes_changed(&mut self, now: Timestamp) {
         self.changed = now.max(self.changed.next());
         self.flags = self.flags.and(ZnodeFlags::ARCHIVE);
     }
 
-    /// Sets an attribute that is no field. It gets a number if it has none.
+    /// Sets an attribute that is no field. It is registered if it has no number yet.
     ///
     /// # Panics
     /// When the file is in the old form, which has no place for it.
@@ -230,9 +230,9 @@ impl Facts {
         Ok(())
     }
 
-    /// The mode changes, and the stored access control list becomes one that says the same. An old
-    /// file does not name an object with its list any more then:
-    /// [`FileSystem::store`](crate::FileSystem) frees that.
+    /// Sets the permission bits, and the trivial list of the new mode. A file in the old form whose
+    /// list was an object of its own does not name it any more:
+    /// [`FileSystem::store`](crate::FileSystem) frees that object.
     pub fn set_permissions(&mut self, permissions: u32, tables: &Tables) {
         self.mode = (self.mode & !0o7777) | (permissions & 0o7777);
         let entries = trivial_entries(self.mode);
@@ -277,7 +277,7 @@ impl Facts {
     }
 
     /// Moves a file to a project. Its attribute has a fixed place behind those that every file has,
-    /// so that whoever counts finds it; a file that had none gets its attributes in the order of
+    /// so that space accounting finds it; a file that had none gets its attributes in the order of
     /// new files.
     #[doc(alias = "sa_add_projid")]
     pub fn set_project(
@@ -312,8 +312,8 @@ impl Facts {
         Ok(())
     }
 
-    /// Turns an old file, which is no symbolic link, into one with attributes. `entries` are those
-    /// of its access control list.
+    /// Converts a file in the old form, which is no symbolic link, to attributes. `entries` are
+    /// those of its access control list.
     pub fn modernize(
         &mut self,
         entries: &[AclEntry],
@@ -391,8 +391,8 @@ impl Facts {
         values
     }
 
-    /// The old form's access control list, or what says where that is; none when the file has
-    /// attributes.
+    /// The access control list in the old structure, or the reference to the object that has it;
+    /// none when the file has attributes.
     pub fn old_acl(&self) -> Option<Result<AclPhys, Corrupt>> {
         let id = FileAttribute::ZnodeAcl.fixed_id()?;
         if self.form == Form::Attributes {
@@ -404,7 +404,8 @@ impl Facts {
         Some(ondisk::declare::Stored::decode(&mut reader))
     }
 
-    /// The object that an old file has for its access control list, if that is a long one.
+    /// The object with the access control list of a file in the old form, if the list is a long
+    /// one.
     #[doc(alias = "zfs_external_acl")]
     pub fn acl_object(&self) -> Option<ObjectId> {
         let acl = self.old_acl()?.ok()?;
@@ -455,7 +456,7 @@ pub(crate) fn new_file_order(kind: FileKind, has_project: bool) -> Vec<FileAttri
     order
 }
 
-/// What a new file begins with.
+/// The attributes that a new file begins with.
 pub(crate) struct NewFacts {
     pub mode: u32,
     pub size: u64,
@@ -466,7 +467,7 @@ pub(crate) struct NewFacts {
     pub flags: ZnodeFlags,
     pub owner: Fuid,
     pub group: Fuid,
-    /// None in a file system that does not count projects, and for what cannot have one.
+    /// None in a file system that does not count projects, and for files that cannot have one.
     pub project: Option<u64>,
     pub now: Timestamp,
 }
@@ -535,7 +536,7 @@ impl NewFacts {
     }
 }
 
-/// An access control list as the structure of old files has it; none where it has no room for it.
+/// An access control list in the form of the old structure; none where it does not fit.
 fn old_acl_bytes(entries: &[AclEntry], version: AclVersion) -> Option<Vec<u8>> {
     let count = u16::try_from(entries.len()).ok()?;
     let (bytes, size, pad_or_count) = match version {

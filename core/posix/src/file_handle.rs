@@ -20,7 +20,7 @@ use crate::types::Attributes;
 /// The only version.
 const VERSION: u8 = 1;
 
-/// What a client is given to name a file.
+/// The name of a file that a client keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileHandle {
     /// The guid of the dataset or snapshot that it is in.
@@ -41,13 +41,13 @@ pub enum HandleError {
         /// How many these are.
         bytes: usize,
     },
-    /// Made by another version, or by another program.
+    /// It is of another version, or of another program.
     #[error("a file handle of version {version}, not {}", VERSION)]
     Version {
-        /// What stands there.
+        /// The version found.
         version: u8,
     },
-    /// Bytes that are zeros in each handle are not.
+    /// Bytes that must be zeros are not.
     #[error("a file handle with bytes set that mean nothing")]
     Unknown,
 }
@@ -78,7 +78,7 @@ impl FileHandle {
     /// From bytes that a client has sent.
     ///
     /// # Errors
-    /// They are no handle.
+    /// The bytes are no valid handle.
     pub fn decode(bytes: &[u8]) -> Result<FileHandle, HandleError> {
         let bytes: &[u8; FileHandle::BYTES] = bytes
             .try_into()
@@ -105,7 +105,7 @@ impl FileSystem {
     /// The file that a handle names, which is of the dataset with this guid.
     ///
     /// # Errors
-    /// `Stale` when that file is not there any more, or is in another dataset; or what could not
+    /// `Stale` when that file does not exist any more, or is in another dataset; or what could not
     /// be read.
     #[doc(alias = "zfs_vget")]
     pub fn find_by_handle(

@@ -1,8 +1,8 @@
 //! A mounted dataset or snapshot, and what all of its operations share.
 //!
 //! # Mechanism
-//! The master node, object 1, leads to everything: the root directory, the unlinked set, the
-//! attribute tables, and what the dataset was created with. It is read once. After that a
+//! The master node, object 1, has the root directory, the unlinked set, the attribute tables, and
+//! the properties of names that the file system was created with. It is read once. After that a
 //! [`FileSystem`] is a table of files in memory (`node`) over an object set; each operation on them
 //! is a file in `ops/`, a method of this type.
 //!
@@ -54,11 +54,11 @@ pub(crate) const VERSION_FUID: u64 = 3;
 #[doc(alias = "ZPL_VERSION_DIRENT")]
 pub(crate) const VERSION_ENTRY_TYPES: u64 = 2;
 
-/// About what a transaction writes that frees: entries of directories, and pointers at the edges of
-/// what is freed.
+/// About how much a transaction that frees writes: entries of directories, and block pointers at
+/// the edges of the freed range.
 const FREEING_BYTES: u64 = 64 << 10;
 
-/// What a file system is made of.
+/// The parts that a file system is opened with.
 pub struct FileSystemParts {
     /// Its objects.
     pub set: Arc<ObjectSet>,
@@ -72,13 +72,13 @@ pub struct FileSystemParts {
     pub host: Host,
     /// How much room it has.
     pub space: SpaceDoor,
-    /// Its snapshots, for `.zfs`; none where there is no `.zfs`.
+    /// Its snapshots, for `.zfs`; none where it has no `.zfs`.
     pub snapshots: Option<Arc<dyn SnapshotDoor>>,
-    /// What was left in its unlinked set.
+    /// What to do with files that are in its unlinked set.
     pub unlinked: Unlinked,
 }
 
-/// What becomes of files that were left without a name when a file system is mounted.
+/// What a mount does with files in the unlinked set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Unlinked {
     /// They are freed.
@@ -103,8 +103,8 @@ pub struct FileSystem {
     pub(crate) locks: Locks,
     pub(crate) shares: Shares,
     pub(crate) naming: Naming,
-    /// One rename of a directory to another parent at a time: so its ancestors stay while they are
-    /// looked at.
+    /// Held while a directory is renamed to another parent, so that its ancestors stay while they
+    /// are checked.
     pub(crate) renaming: Mutex<()>,
     pub(crate) unlinked: Option<ObjectId>,
     pub(crate) unlinked_counts: Arc<UnlinkedCounts>,
@@ -118,25 +118,25 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// Ends the file system of a snapshot that is to be destroyed, so that front ends let nobody in
-    /// any more; or lets it go on.
+    /// Sets whether the file system ends because its snapshot is being destroyed: then front ends
+    /// serve no new requests of it.
     pub fn set_ending(&self, is_ending: bool) {
         self.is_ending.store(is_ending, Ordering::SeqCst);
     }
 
-    /// Whether somebody has a file or directory open.
+    /// Whether a file or directory is open.
     pub fn is_in_use(&self) -> bool {
         self.nodes.any_is_open()
     }
 
-    /// Whether it ends, and front ends are to let nobody in.
+    /// Whether the file system ends, and front ends serve no new requests of it.
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::SeqCst)
     }
 
-    /// Mounts a file system. One that can be changed frees what was left in its unlinked set by a
-    /// crash, unless that is to be kept, and replays its intent log, which then is to be forgotten.
-    /// A mount that is read-only replays it, too, in a pool that is not.
+    /// Mounts a file system. Where it can be changed, this frees the files in its unlinked set,
+    /// unless they are to be kept, and replays its intent log, which the caller then drops. In a
+    /// writable pool a read-only mount replays the log, too.
     ///
     /// # Errors
     /// It is no file system, of a version that is not known, or something could not be read.
@@ -210,16 +210,16 @@ impl FileSystem {
             file_system.drain_unlinked(operation)?;
         }
         if let (Some(log), true) = (&file_system.log, needs_replay) {
-            // The numbers of what was just freed are wanted again.
+            // Records may make objects with numbers that were just freed.
             file_system.wait_stored(log.set().env().txgs.open_txg(), operation)?;
             tarn_zil::replay(log, &*file_system, operation)?;
         }
-        // What was read to open it is not read again soon.
+        // Blocks that were read to open it are not needed again soon.
         file_system.set.drop_idle();
         Ok(file_system)
     }
 
-    /// Whether a crash has left something in its log that is not replayed yet.
+    /// Whether its log has records of before a crash that are not replayed yet.
     fn needs_replay(&self) -> bool {
         let head = self.set.phys().intent_log;
         self.log.is_some() && tarn_zil::is_needed(&head)
@@ -245,8 +245,8 @@ impl FileSystem {
         self.log.as_ref()
     }
 
-    /// How many files have lost their last name since it was mounted, or before and were still
-    /// there, and how many of them were freed.
+    /// The counts of files that came into the unlinked set, those found at the mount included, and
+    /// of those that were freed.
     pub fn unlinked_counts(&self) -> &Arc<UnlinkedCounts> {
         &self.unlinked_counts
     }
@@ -261,7 +261,7 @@ impl FileSystem {
         self.properties.read().clone()
     }
 
-    /// Its properties have changed.
+    /// Changes its properties.
     pub fn set_properties(&self, properties: MountProperties) {
         let is_read_only = properties.is_read_only || self.txgs.is_none();
         if let Some(log) = &self.log {
@@ -305,8 +305,8 @@ impl FileSystem {
         self.idle.count()
     }
 
-    /// Lets files go that nobody uses or has looked at since the last time, and objects that nobody
-    /// uses.
+    /// Drops files from memory that are idle and were not used since the last call, and idle
+    /// objects.
     pub fn let_idle_go(&self) {
         self.nodes.let_idle_go();
         self.set.drop_idle();
@@ -326,7 +326,7 @@ impl FileSystem {
         Ok(directory)
     }
 
-    /// What the number stands for in the control directory, if there is one.
+    /// The entry of the control directory with this inode number, if the file system has `.zfs`.
     pub(crate) fn control_entry(&self, id: ObjectId) -> Option<ControlEntry> {
         self.snapshots.as_ref()?;
         ControlEntry::of(id)
@@ -341,7 +341,7 @@ impl FileSystem {
         }
     }
 
-    /// Refuses changes where nothing can change.
+    /// Refuses changes on a read-only mount.
     pub(crate) fn check_writable(&self) -> Result<(), PosixError> {
         match self.properties.read().is_read_only {
             true => Err(PosixError::ReadOnly),
@@ -361,7 +361,7 @@ impl FileSystem {
         self.begin_with(leave, TxEstimate::writing(write_bytes), operation)
     }
 
-    /// A transaction for which room is promised already.
+    /// A transaction for which space is promised already.
     pub(crate) fn begin_with(
         &self,
         leave: SpaceLeave,
@@ -376,8 +376,8 @@ impl FileSystem {
         Ok(tx)
     }
 
-    /// A transaction that gives back more than it takes: full pools and used-up quotas do not keep
-    /// it.
+    /// A transaction that frees more space than it takes: full pools and used-up quotas do not
+    /// refuse it.
     pub(crate) fn begin_freeing(
         &self,
         free_bytes: u64,
@@ -388,13 +388,13 @@ impl FileSystem {
         self.begin_with(leave, TxEstimate::freeing(free_bytes), operation)
     }
 
-    /// After a change was made, its transaction dropped and the locks of its files released: waits
-    /// until it is durable, where the dataset says so.
+    /// Waits until a change is durable, where the dataset has `sync=always`. The caller has dropped
+    /// its transaction and released the locks of its files.
     pub(crate) fn after_change(&self, txg: Txg, operation: &Operation) -> Result<(), PosixError> {
         if self.log.as_ref().is_some_and(|log| log.is_replaying()) {
             return Ok(());
         }
-        // The lock is let go before the wait.
+        // The lock is released before the wait.
         let sync = self.properties.read().sync;
         match sync {
             SyncPolicy::Always => match self.wanted_log() {
@@ -412,7 +412,7 @@ impl std::fmt::Debug for FileSystem {
     }
 }
 
-/// What the master node says.
+/// The values in the master node.
 pub(crate) struct MasterFacts {
     pub version: u64,
     root: ObjectId,

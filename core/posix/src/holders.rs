@@ -1,24 +1,24 @@
-//! The holders of a served file system, and what they hear of each other's changes.
+//! The holders of a served file system: mounts and exports, which are told of each other's changes.
 //!
 //! # Problem
-//! A mount and an export serve one file system. What the kernel of the mount keeps of names,
-//! attributes and pages is stale when the export has changed them, and a page that a program has
-//! dirtied through a mapping is not yet in the file when the export reads it.
+//! A mount and an export serve one file system. Names, attributes and pages that the mount's kernel
+//! caches are stale when the export has changed them, and a page that a program has dirtied through
+//! a mapping is not yet in the file when the export reads it.
 //!
 //! # Mechanism
 //! A front end registers a [`Watcher`] ([`FileSystem::hold`]) and gets a [`HolderId`], which it
-//! puts into the [`Who`](tarn_probe::Who) of each of its operations. An operation that changes
-//! something tells all holders but the one of its `Who`: after the change was made and the locks
-//! were let go, and before it returns. So an answered caller finds the change by way of every
-//! holder. An operation that fails tells too, since it may have made a part of its change.
+//! puts into the [`Who`](tarn_probe::Who) of each of its operations. An operation tells all holders
+//! but the one in its `Who` of its changes: after it has released its locks, and before it returns.
+//! So a caller that has its answer finds the change through every holder. A failed operation tells
+//! too, since it may have made a part of its change.
 //!
-//! Before an operation reads or changes contents, the other holders write back what they have of
-//! them that is newer ([`Watcher::write_back`]).
+//! Before an operation reads or changes contents, the other holders write back their dirty pages
+//! ([`Watcher::write_back`]).
 //!
-//! While one holder does all operations, this costs one relaxed load each: `sole` names the only
-//! holder. A holder that registers later has nothing cached from before, and reads the state that
-//! an operation changed under a lock that this operation released before it loaded `sole`; so
-//! either the new holder reads the new state, or the operation sees the new holder.
+//! With one holder each operation costs one relaxed load: `sole` has the number of the only holder.
+//! A holder that registers later has cached nothing before, and reads state under a lock that an
+//! operation releases before it loads `sole`; so either the new holder reads the new state, or the
+//! operation sees the new holder.
 //!
 //! # Invariants
 //! - No lock of this crate is held while a watcher is called.
@@ -62,20 +62,20 @@ pub enum Change<'a> {
         /// The name.
         name: &'a [u8],
     },
-    /// Anything: properties that names and attributes follow from have changed.
+    /// Anything may have changed: properties that names and attributes follow from.
     Everything,
 }
 
-/// What a holder does when the file system that it holds is changed through another one.
+/// A door: how a holder hears of changes through other holders.
 ///
 /// It is called in the thread of the operation, which holds no locks. A watcher may call the file
 /// system. It must not wait for an operation of another holder.
 pub trait Watcher: Send + Sync {
-    /// Something was changed: what is cached of it is dropped before this returns.
+    /// Another holder has made a change: cached copies of it are dropped before this returns.
     fn changed(&self, change: &Change<'_>);
 
-    /// Another holder is about to read or change `length` bytes of a file from `offset` on: what
-    /// this one has of them that is newer than the file is written before this returns.
+    /// Another holder is about to read or change `length` bytes of a file from `offset` on: dirty
+    /// copies of them are written before this returns.
     fn write_back(&self, file: ObjectId, offset: u64, length: u64) {
         let _ = (file, offset, length);
     }
@@ -134,13 +134,13 @@ impl Holders {
         self.sole.store(sole, Ordering::Relaxed);
     }
 
-    /// Whether no holder but the one that does this operation is there.
+    /// Whether there is no holder but that of this operation.
     fn asks_alone(&self, operation: &Operation) -> bool {
         let sole = self.sole.load(Ordering::Relaxed);
         sole == 0 || sole == operation.who().holder.0
     }
 
-    /// Calls all holders but the one that does this operation.
+    /// Calls all holders but that of this operation.
     fn each_other(&self, operation: &Operation, call: impl Fn(&dyn Watcher)) {
         if self.asks_alone(operation) {
             return;
@@ -157,8 +157,8 @@ impl Holders {
     }
 }
 
-/// A registered holder, until it is dropped: then its locks and share reservations are let go,
-/// and it is told of nothing any more.
+/// A registered holder. Dropping it releases its locks and share reservations, and its watcher is
+/// not called any more.
 #[must_use = "the holder ends when this is dropped"]
 pub struct Holding {
     files: Weak<FileSystem>,
@@ -189,7 +189,7 @@ impl std::fmt::Debug for Holding {
 }
 
 /// Tells the other holders of a change when it is dropped. An operation declares it before it takes
-/// locks, so that these are let go before.
+/// locks, so that these are released first.
 #[must_use = "the change is told when this is dropped"]
 pub(crate) struct Telling<'a> {
     holders: &'a Holders,
@@ -206,8 +206,7 @@ impl Drop for Telling<'_> {
 }
 
 impl FileSystem {
-    /// Registers a holder: `watcher` is told of what others change, for as long as the [`Holding`]
-    /// lives.
+    /// Registers a holder: `watcher` is told of the changes of others while the [`Holding`] lives.
     pub fn hold(self: &Arc<Self>, watcher: Weak<dyn Watcher>) -> Holding {
         Holding {
             files: Arc::downgrade(self),
@@ -221,7 +220,8 @@ impl FileSystem {
         sole != 0 && sole != holder.0
     }
 
-    /// Tells all holders but the one that does this operation, at once. The caller holds no locks.
+    /// Tells all holders but that of this operation of a change, at once. The caller holds no
+    /// locks.
     pub(crate) fn tell(&self, change: Change<'_>, operation: &Operation) {
         self.holders
             .each_other(operation, |other| other.changed(&change));
@@ -240,8 +240,8 @@ impl FileSystem {
         }
     }
 
-    /// Before contents are read or changed: has the other holders write back what they have of
-    /// them. The caller holds no locks.
+    /// Has the other holders write back their dirty copies of contents, before these are read or
+    /// changed. The caller holds no locks.
     pub(crate) fn have_written_back(
         &self,
         file: ObjectId,

@@ -1,18 +1,19 @@
-//! Files kept in memory that are not in use: one bound for all file systems of a pool.
+//! Idle files in memory: one bound for all file systems of a pool.
 //!
 //! # Problem
-//! What was read of a file is kept for the next time. Each file system bounds what it keeps, but
-//! there can be thousands of them, and a walk through all of them would fill the machine's memory.
+//! The attributes and objects of files that were read stay in memory. Each file system bounds how
+//! many it keeps, but there can be thousands of them, and a walk through all would fill the
+//! machine's memory.
 //!
 //! # Mechanism
-//! The tables of files count here what they have. A thread that adds a file above the bound makes
-//! others go: the file systems take turns, and each lets go what is not in use and was not looked
-//! at since its last turn, until an eighth is free again. If so many are in use that this does not
-//! help, it is tried again when there is an eighth more.
+//! The tables of files count their files here. A thread that adds a file above the bound makes
+//! room: the file systems take turns, and each drops the files that are not in use and were not
+//! used since its last turn, until an eighth of the bound is free. If too many are in use for that,
+//! the next attempt comes when there is an eighth more.
 //!
 //! # Invariants
-//! - Files that are in use do not go; only they can be more than the bound.
-//! - No lock of this module is held while a file system lets files go.
+//! - Files in use are not dropped; only they can exceed the bound.
+//! - No lock of this module is held while a file system drops files.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,23 +29,23 @@ use crate::ranks;
 /// MiB.
 const FILES_MAX: usize = 32_768;
 
-/// What is made free at once.
+/// How much room is made at once.
 const PART: usize = FILES_MAX / 8;
 
 /// The file systems of a pool that have files in memory.
 pub(crate) struct IdleFiles {
     count: AtomicUsize,
-    /// How many there may be before others go: the bound, or more while more are in use.
+    /// How many there may be before room is made: the bound, or more while more are in use.
     limit: AtomicUsize,
     turns: Mutex<Turns>,
     is_making_room: AtomicBool,
 }
 
-/// The file systems, the next to let files go first.
+/// The file systems, the next to drop files first.
 #[derive(Default)]
 struct Turns {
     line: VecDeque<Weak<FileSystem>>,
-    /// From so many on, those that are closed are removed: each look takes time for all.
+    /// At so many, closed ones are removed: that takes time for all.
     count_next_look: usize,
 }
 
@@ -58,12 +59,12 @@ impl IdleFiles {
         }
     }
 
-    /// That of the pool that an object set is in.
+    /// The table of the pool of an object set.
     pub fn of(set: &ObjectSet) -> Arc<IdleFiles> {
         set.env().companion(IdleFiles::new)
     }
 
-    /// A file system takes part.
+    /// Adds a file system.
     pub fn enter(&self, file_system: Weak<FileSystem>) {
         let mut turns = self.turns.lock();
         if turns.line.len() >= turns.count_next_look {
@@ -73,7 +74,7 @@ impl IdleFiles {
         turns.line.push_back(file_system);
     }
 
-    /// A table that had so many files now has so many.
+    /// Counts a change of a table from `before` files to `now`.
     pub fn changed(&self, before: usize, now: usize) {
         if now >= before {
             self.count.fetch_add(now - before, Ordering::Relaxed);
@@ -87,13 +88,13 @@ impl IdleFiles {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Lets files go if there are too many. One thread at a time does so, the others go on.
+    /// Drops files if there are too many. One thread at a time does so; others return at once.
     pub fn make_room(&self) {
         let is_room = self.count() <= self.limit.load(Ordering::Relaxed);
         if is_room || self.is_making_room.swap(true, Ordering::Acquire) {
             return;
         }
-        // A first turn may only find out what is not looked at until the second.
+        // A first turn may only mark files, which the second drops if they were not used meanwhile.
         let mut turns_left = 2 * self.turns.lock().line.len();
         while self.count() > FILES_MAX - PART && turns_left > 0 {
             turns_left -= 1;

@@ -1,23 +1,23 @@
-//! What an operation leaves for the intent log: records in OpenZFS's form.
+//! The records that operations leave for the intent log, in OpenZFS's form.
 //!
 //! # Mechanism
-//! Each operation that changes something hands over a record under its transaction and its locks,
-//! so records are in the order of changes. Changes of names are everybody's: each commit stores
-//! them, in order. Changes of one file's contents and attributes are stored only for who commits
-//! that file. Bytes that were written are not copied: they are asked for when a record is stored
-//! ([`LogSource`]).
+//! Each operation that changes a file or a name hands over a record under its transaction and its
+//! locks, so records are in the order of changes. Records of names are *shared*: every commit
+//! stores them, in order. Records of one file's contents and attributes are stored only by commits
+//! of that file. Written bytes are not copied into the record: the log asks for them when it stores
+//! the record ([`LogSource`]).
 //!
-//! Files that have no name any more leave nothing: after a crash they are gone.
+//! Files without a name leave no records: after a crash they are gone.
 //!
 //! # Invariants
-//! - A file is not seen to be without a name before the record that takes the last one is made: who
-//!   stores what was written into it finds either the file, or that record among those that are
-//!   stored or wait.
-//! - What changes in one transaction, and would be wrong by halves, is one record, or records that
-//!   are stored together ([`IntentLog::record_together`]), or of which each beginning makes sense.
+//! - A file shows no links only after the record that removes its last name was made: a commit that
+//!   stores written bytes finds either the file, or that record among those that are stored or
+//!   wait.
+//! - Changes of one transaction that belong together are one record, or records that are stored
+//!   together ([`IntentLog::record_together`]), or records of which each prefix is a valid state.
 //!
 //! # Knows nothing about
-//! When records are stored, and where.
+//! when and where records are stored.
 
 use tarn_object::{ObjectError, Tx};
 use tarn_ondisk::acl::AclEntry;
@@ -41,24 +41,25 @@ use crate::nfs4_acl::logged_acl;
 use crate::node::Node;
 use crate::types::FileKind;
 
-/// Attributes beyond POSIX: which are given, and which are set, by bits of the same place.
+/// Bits of attributes beyond POSIX in a record of `setattr` (`xvattr`): one mask says which are
+/// given, another their values.
 pub(crate) mod attribute {
     use tarn_ondisk::znode::ZnodeFlags;
 
-    /// When it was made. Its value has a place of its own.
+    /// The time of creation. Its value has a field of its own.
     #[doc(alias = "XAT_CREATETIME")]
     pub const CREATION_TIME: u32 = 0x1;
-    /// A virus scanner's stamp, in a place of its own.
+    /// A virus scanner's stamp, in a field of its own.
     #[doc(alias = "XAT_AV_SCANSTAMP")]
     pub const SCAN_STAMP: u32 = 0x1000;
     /// The project, in the stamp's place.
     #[doc(alias = "XAT_PROJID")]
     pub const PROJECT: u32 = 0x4_0000;
-    /// How many words say which are given.
+    /// The number of words in the mask of given attributes.
     #[doc(alias = "XVA_MAPSIZE")]
     pub const MAP_WORDS: usize = 3;
 
-    /// Those that are flags of a file.
+    /// Attributes that are flags of a file.
     #[doc(alias("XAT_READONLY", "XAT_IMMUTABLE"))]
     pub const FLAGS: [(u32, ZnodeFlags); 15] = [
         (0x2, ZnodeFlags::ARCHIVE),
@@ -79,7 +80,7 @@ pub(crate) mod attribute {
     ];
 }
 
-/// Records of one transaction, while it is not certain that it succeeds.
+/// Records of one transaction, until it has succeeded.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     changes: Vec<(LoggedChange, bool)>,
@@ -87,13 +88,13 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Something that no record can say.
+    /// Notes a change that no record can express.
     pub fn unlogged(&mut self) {
         self.has_unlogged = true;
     }
 
-    /// An extended attribute among a file's own got this value. A record without a value would take
-    /// it away.
+    /// Adds the record of an extended attribute (`xattr=sa`). An empty value has none, since a
+    /// record without a value removes the attribute.
     pub fn xattr_set(&mut self, object: ObjectId, name: &[u8], value: &[u8]) {
         match value.is_empty() {
             true => self.unlogged(),
@@ -101,7 +102,7 @@ impl Pending {
         }
     }
 
-    /// A file got this NFSv4 list.
+    /// Adds the record of a new NFSv4 list.
     pub fn acl_set(&mut self, object: ObjectId, entries: &[AclEntry]) {
         match logged_acl(entries) {
             Some(acl) => self.own(LoggedChange::SetAcl { object, acl }),
@@ -109,30 +110,30 @@ impl Pending {
         }
     }
 
-    /// What another has, behind what is there.
+    /// Appends the records of another transaction part.
     pub fn append(&mut self, other: Pending) {
         self.changes.extend(other.changes);
         self.has_unlogged |= other.has_unlogged;
     }
 
-    /// Something that everybody's commits store: a name.
+    /// Adds a shared record, of a name, which every commit stores.
     pub fn shared(&mut self, change: LoggedChange) {
         self.changes.push((change, true));
     }
 
-    /// Something that only commits of the file store.
+    /// Adds a record that only commits of the file store.
     pub fn own(&mut self, change: LoggedChange) {
         self.changes.push((change, false));
     }
 
-    /// Whether a part is everybody's: then all is. A name is nothing without its contents, and what
-    /// is taken away in one place may come back in another.
-    fn is_everybodys(&self) -> bool {
+    /// Whether a record is shared: then all of them are. A new name needs its contents, and bytes
+    /// that are removed in one place may be added in another.
+    fn is_shared(&self) -> bool {
         self.changes.iter().any(|(_, is_shared)| *is_shared)
     }
 }
 
-/// A record that everybody's commits store.
+/// A shared record, which every commit stores.
 fn shared(change: LoggedChange) -> IntentRecord {
     IntentRecord {
         change,
@@ -141,7 +142,7 @@ fn shared(change: LoggedChange) -> IntentRecord {
     }
 }
 
-/// The record of something made.
+/// The record of a new file.
 #[doc(alias = "zfs_log_create")]
 pub(crate) fn created(
     kind: CreateKind,
@@ -211,7 +212,7 @@ fn unfetched(object: ObjectId, offset: u64, length: u64) -> LoggedWrite {
     }
 }
 
-/// Which attributes an operation sets, and which follow by themselves when it is done again.
+/// The attributes that an operation sets, beside those that differ.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AttributesSet {
     /// [`mask`]s, beside those for what has changed by comparison.
@@ -220,7 +221,7 @@ pub(crate) struct AttributesSet {
     pub project: bool,
 }
 
-/// The record of attributes that were set: the mask's, and those in which the two differ.
+/// The record of set attributes: those of the mask, and those in which `old` and `new` differ.
 #[doc(alias = "zfs_log_setattr")]
 pub(crate) fn attributes_set(
     object: ObjectId,
@@ -260,7 +261,7 @@ pub(crate) fn attributes_set(
     }))
 }
 
-/// The record of set-id bits that a file loses with a change of its contents, if it does.
+/// The record of set-id bits that a file loses by a change of its contents; none if it loses none.
 pub(crate) fn privileges_lost(node: &Node, new: &Facts) -> Option<LoggedChange> {
     let old = node.facts();
     if old.mode == new.mode {
@@ -278,8 +279,8 @@ pub(crate) fn privileges_lost(node: &Node, new: &Facts) -> Option<LoggedChange> 
     ))
 }
 
-/// The flags in which the two differ. What every change sets by itself is only said together with
-/// others.
+/// The flags in which `old` and `new` differ. Flags that every change sets are recorded only
+/// together with others.
 #[doc(alias = "zfs_log_xvattr")]
 fn extended_set(old: &Facts, new: &Facts, project: bool) -> Option<LoggedExtended> {
     let automatic = ZnodeFlags::ARCHIVE.and(ZnodeFlags::NOT_SCANNED);
@@ -317,7 +318,7 @@ fn extended_set(old: &Facts, new: &Facts, project: bool) -> Option<LoggedExtende
 }
 
 impl FileSystem {
-    /// A change of names, for everybody's commits.
+    /// Hands over the shared record of a change of names.
     pub(crate) fn log_shared(&self, tx: &Tx, change: impl FnOnce() -> LoggedChange) {
         let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
             return;
@@ -329,7 +330,8 @@ impl FileSystem {
         log.record(tx, shared(change));
     }
 
-    /// A change of one file, for its own commits. Nothing if the file has no name.
+    /// Hands over the record of a change of one file, for its own commits. None if the file has no
+    /// name.
     pub(crate) fn log_own(&self, tx: &Tx, node: &Node, change: impl FnOnce() -> LoggedChange) {
         let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
             return;
@@ -351,8 +353,8 @@ impl FileSystem {
         );
     }
 
-    /// Records of a transaction that has succeeded, which only the file's commits store, but for
-    /// names and what belongs to a name.
+    /// Hands over the records of a transaction that has succeeded. Only commits of the file store
+    /// them, unless one of them is shared.
     pub(crate) fn log_pending(&self, tx: &Tx, node: &Node, mut pending: Pending) {
         if node.facts().links == 0 {
             return;
@@ -363,20 +365,20 @@ impl FileSystem {
         let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
             return;
         };
-        let is_everybodys = pending.is_everybodys();
-        if is_everybodys {
-            // What is the file's own so far must not come behind it. And a name goes when what
-            // takes its place is there.
+        let is_shared = pending.is_shared();
+        if is_shared {
+            // The file's own records so far must not be stored after these. And a removal comes
+            // after the record of what takes the name's place.
             log.share(node.id);
             let changes = &mut pending.changes;
             changes.sort_by_key(|(change, _)| matches!(change, LoggedChange::Remove { .. }));
         }
-        let object = (!is_everybodys).then_some(node.id);
+        let object = (!is_shared).then_some(node.id);
         let changes = pending.changes.into_iter().map(|(change, _)| change);
         Self::log_together(log, tx, object, changes);
     }
 
-    /// Records of one operation, which are of this file or everybody's.
+    /// Hands over the records of one operation, shared or of this file, to be stored together.
     fn log_together(
         log: &IntentLog,
         tx: &Tx,
@@ -398,7 +400,7 @@ impl FileSystem {
         log.record_together(tx, records);
     }
 
-    /// The making of a file, with what belongs to it from the start: everybody's commits store it.
+    /// Hands over the record of a new file and its first attributes, as shared ones.
     pub(crate) fn log_created(&self, tx: &Tx, created: LoggedChange, pending: Pending) {
         let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
             return;
@@ -410,8 +412,8 @@ impl FileSystem {
             _ => false,
         };
         if is_foreign {
-            // A record would have to name the domain. The group of the directory is one that Linux
-            // has no number for.
+            // A group of a Windows domain, from the directory: the record would have to name the
+            // domain.
             self.log_nothing(tx);
             return;
         }
@@ -422,7 +424,7 @@ impl FileSystem {
         Self::log_together(log, tx, None, std::iter::once(created).chain(belongings));
     }
 
-    /// Bytes that were written, to be fetched when the record is stored.
+    /// Hands over the record of written bytes, which the log fetches when it stores the record.
     #[doc(alias = "zfs_log_write")]
     pub(crate) fn log_write(&self, tx: &Tx, node: &Node, offset: u64, length: u64) {
         let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
@@ -443,7 +445,8 @@ impl FileSystem {
         );
     }
 
-    /// A rename. What was written into the files must not come behind it.
+    /// Hands over the record of a rename. The files' own records become shared, so that they are
+    /// stored before it.
     #[doc(alias = "zfs_log_rename")]
     pub(crate) fn log_rename(&self, tx: &Tx, moved: &[ObjectId], rename: LoggedRename) {
         let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
@@ -453,15 +456,15 @@ impl FileSystem {
         log.record(tx, shared(LoggedChange::Rename(Box::new(rename))));
     }
 
-    /// A change that no record can say: commits wait for its group.
+    /// Notes a change that no record can express: commits wait for its txg.
     pub(crate) fn log_nothing(&self, tx: &Tx) {
         if let Some(log) = &self.log {
             log.note_unlogged(tx);
         }
     }
 
-    /// What a transaction has changed. When it failed half-way, its group stores the first half and
-    /// no record says so: commits wait for the group.
+    /// Passes on the result of a transaction. When it failed half-way, its txg stores the first
+    /// half and no record has it: commits wait for the txg.
     pub(crate) fn unlogged_if_it_fails<T>(
         &self,
         tx: &Tx,
@@ -470,7 +473,7 @@ impl FileSystem {
         changed.inspect_err(|_| self.log_nothing(tx))
     }
 
-    /// A file's object was freed: what only it needs is not stored any more.
+    /// Drops the records that only a freed file's commits would store.
     pub(crate) fn log_gone(&self, id: ObjectId) {
         if let Some(log) = &self.log {
             log.forget(id);
@@ -478,7 +481,7 @@ impl FileSystem {
     }
 }
 
-/// A rename as it is logged.
+/// The record of a rename.
 pub(crate) fn renamed(
     kind: RenameKind,
     from: (ObjectId, &[u8]),
@@ -504,7 +507,7 @@ impl LogSource for FileSystem {
         let node = match self.node(write.object, operation) {
             Ok(node) => node,
             Err(PosixError::Object(error)) => return Err(error),
-            // Gone, or not to be understood: then it is no file that somebody commits.
+            // The file is gone or damaged: no commit needs its bytes.
             Err(_) => return Ok(Fetched::Gone),
         };
         let _content = node.content.read();
@@ -551,16 +554,16 @@ impl LogSource for FileSystem {
             return None;
         }
         let block_size = node.object.block_size().get();
-        // The last block of a file is filled by what there is.
+        // The last block of a file counts as whole up to the end of the file.
         let is_whole = write.offset.is_multiple_of(block_size)
             && (end.is_multiple_of(block_size) || end == facts.size);
         if whole_blocks == WholeBlocks::Needed && !is_whole {
             return None;
         }
-        // Whoever applies a record writes the whole block that it leads to. Behind the record's end
-        // that may be what came later and is not logged, or was cut off since: it would lie beyond
-        // the end of the file and show when that grows. (And OpenZFS would have the file end with
-        // the block.)
+        // A replay writes the whole block that the record leads to. Behind the record's end the
+        // block may have bytes that were written later and are not logged, or were cut off since:
+        // it would lie beyond the end of the file and show when that grows. (And OpenZFS would have
+        // the file end with the block.)
         let led_end = end - end % block_size;
         if write.offset >= led_end {
             return None;

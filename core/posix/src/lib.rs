@@ -1,8 +1,9 @@
-//! Files and directories: what POSIX promises, kept in objects.
+//! Files and directories (the ZPL): POSIX semantics on objects.
 //!
 //! # Problem
-//! Programs expect names in trees, permissions, links, sparse contents, attributes, and that each
-//! operation happens wholly or not at all. Below are numbered objects that change in transactions.
+//! Programs expect directories, permissions, links, sparse contents, attributes, and that each
+//! operation happens wholly or not at all. `object` has numbered objects that change in
+//! transactions.
 //!
 //! # Mechanism
 //! A [`FileSystem`] is one mounted dataset or snapshot. Its operations take object numbers and
@@ -25,11 +26,11 @@
 //!    transaction with it;
 //! 5. the attribute tables, the table of files in memory, and below them the locks of `object`.
 //!
-//! Nobody who holds a transaction takes a lock of 1 or 2, and nobody who holds one of 4 or 5 asks
-//! for a transaction: so a holder always gets to the end, the group can be closed, and who waits
-//! for a transaction gets one. The names an operation is about are looked up before the locks are
-//! taken, to know which ones to take, and again after; if they changed meanwhile it begins anew, a
-//! bounded number of times.
+//! A thread with a transaction takes no lock of 1 or 2, and a thread with a lock of 4 or 5 asks for
+//! no transaction: so every transaction ends, its txg can be quiesced, and threads that wait for a
+//! transaction get one. The names an operation is about are looked up before the locks are taken,
+//! to know which ones to take, and again after; if they changed meanwhile it begins anew, a bounded
+//! number of times.
 //!
 //! # After a crash
 //! Operations are whole: those of stored groups happened, others did not. Files without a name are

@@ -1,11 +1,11 @@
 //! Names of files: which are allowed, and which are the same.
 //!
 //! # Mechanism
-//! A dataset may treat names as the same that differ in case or in how Unicode writes them. The
-//! directory then hashes and compares names in one form, and stores them as they were given. What
-//! that form is decides where a name is found, so it must be the one OpenZFS makes: it knows
-//! Unicode 5.0, changes case character by character (a character has one capital or stays), and
-//! only then decomposes and composes. Characters that came later are left as they are.
+//! A dataset may treat names as the same that differ in case (`casesensitivity`) or in Unicode form
+//! (`normalization`). The directory then hashes and compares names in one form, and stores them as
+//! given. That form decides where a name is found, so it must be OpenZFS's: of Unicode 5.0, with
+//! case changed character by character (a character has one capital or stays) before decomposition
+//! and composition. Characters of later versions stay as they are.
 //!
 //! Bytes that are not UTF-8 stay as they are too, each for itself.
 
@@ -15,13 +15,13 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::error::PosixError;
 
-/// Capitals.
+/// Changes to capitals.
 const UPPER: u64 = 0x2;
-/// Decomposition to what is canonically the same.
+/// Canonical decomposition.
 const DECOMPOSE_CANONICAL: u64 = 0x10;
-/// Decomposition to what looks compatible.
+/// Compatibility decomposition.
 const DECOMPOSE_COMPATIBLE: u64 = 0x20;
-/// Composition after it.
+/// Composition after decomposition.
 const COMPOSE: u64 = 0x40;
 
 /// Whether case matters.
@@ -31,7 +31,7 @@ pub enum CaseSensitivity {
     Sensitive,
     /// It does not.
     Insensitive,
-    /// It does for us, and not for Windows.
+    /// It does for POSIX, and not for Windows clients.
     Mixed,
 }
 
@@ -70,7 +70,7 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// From what the master node says. `normalization` is without the part that concerns case.
+    /// From the values in the master node. `normalization` is without the bit for case.
     pub fn new(normalization: u64, is_utf8_only: bool, case: CaseSensitivity) -> Naming {
         let form = match case {
             CaseSensitivity::Sensitive => normalization,
@@ -91,13 +91,13 @@ impl Naming {
         self.normalize.clone()
     }
 
-    /// The function that directories need to tell names apart which they hash alike: where case
-    /// matters to us though not to the directory.
+    /// The function by which a directory compares names of the same hash, where the hash ignores
+    /// case and the file system does not.
     pub fn compare(&self) -> Option<Normalize> {
         self.compare.clone()
     }
 
-    /// Refuses what cannot be the name of an entry.
+    /// Refuses a name that a new entry cannot have.
     pub fn check_new(&self, name: &[u8], bytes_max: usize) -> Result<(), PosixError> {
         check(name, bytes_max)?;
         if name == b"." || name == b".." {
@@ -110,7 +110,7 @@ impl Naming {
     }
 }
 
-/// Refuses what no entry can be called.
+/// Refuses a name that no entry can have.
 pub fn check(name: &[u8], bytes_max: usize) -> Result<(), PosixError> {
     if name.is_empty() {
         return Err(PosixError::NotFound);
@@ -178,7 +178,7 @@ fn capital(character: char) -> char {
     let number = u32::from(character);
     let shifted = |by| char::from_u32(number + by).unwrap_or(character);
     match number {
-        // Greek with an iota below: as single characters they have capitals of their own kind.
+        // Greek with iota subscript: the simple case mapping leads to title case characters.
         0x1f80..=0x1f87 | 0x1f90..=0x1f97 | 0x1fa0..=0x1fa7 => shifted(8),
         0x1fb3 | 0x1fc3 | 0x1ff3 => shifted(9),
         _ => {
@@ -202,8 +202,8 @@ fn in_ranges(number: u32, ranges: &[(u32, u32)]) -> bool {
         .is_some_and(|index| number <= ranges[index].1)
 }
 
-/// Characters that have a capital now and had none in Unicode 5.0, with some beside them that never
-/// had one.
+/// Characters with a capital that had none in Unicode 5.0. Ranges may include some that never had
+/// one.
 const CAPITALS_SINCE_LATER: &[(u32, u32)] = &[
     (0x19b, 0x19b),
     (0x23f, 0x240),
@@ -241,7 +241,7 @@ const CAPITALS_SINCE_LATER: &[(u32, u32)] = &[
     (0x1e922, 0x1e943),
 ];
 
-/// The same for characters that decompose.
+/// Characters with a decomposition that had none in Unicode 5.0.
 const DECOMPOSITIONS_SINCE_LATER: &[(u32, u32)] = &[
     (0x2095, 0x209c),
     (0x2150, 0x2152),

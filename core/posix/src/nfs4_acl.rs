@@ -2,11 +2,10 @@
 //!
 //! # Mechanism
 //! Every file has a list of entries, each of which allows or denies rights to owner, group,
-//! everyone, or a named user or group. For each right that is asked for, the first entry that is
-//! about it and about the user decides; a right that no entry is about is refused. A *trivial* list
-//! says what the mode says, and is made from it; where a file has the flag of one, the mode is
-//! looked at instead. Every other list makes the mode: the mode shows what owner@, group@ and
-//! everyone@ may do.
+//! everyone, or a named user or group. For each right that is asked for, the first entry with that
+//! right for that user decides; a right without an entry is refused. A *trivial* list is made from
+//! the mode and says the same; where a file has the flag of one, the mode decides. Of every other
+//! list the mode is made: it shows what owner@, group@ and everyone@ may do.
 //!
 //! The owner may always read and change the list and the attributes. A privileged user passes.
 //!
@@ -18,7 +17,7 @@
 //! attribute `system.nfs4_acl`).
 //!
 //! # Invariants
-//! - Entries for users and groups of Windows domains are kept, and are about no user here.
+//! - Entries for users and groups of Windows domains are kept, and match no user.
 
 pub(crate) mod chmod;
 pub(crate) mod inherit;
@@ -45,24 +44,24 @@ use crate::ops::access::may_override;
 use crate::tables::AttributeTables;
 use crate::types::Credentials;
 
-/// What the owner may do whatever the list says.
+/// Rights that the owner has whatever the list says.
 const ALWAYS_OWNERS: u32 = permission::READ_ACL
     | permission::WRITE_ACL
     | permission::READ_ATTRIBUTES
     | permission::WRITE_ATTRIBUTES;
 
-/// Flags that say how an entry is handed down.
+/// Flags of inheritance.
 pub(crate) const INHERIT: u16 =
     flag::FILE_INHERIT | flag::DIRECTORY_INHERIT | flag::NO_PROPAGATE | flag::INHERIT_ONLY;
 
-/// Flags that make a list one that is handed down.
+/// Flags of entries that new files inherit.
 const HANDED_DOWN: u16 = flag::FILE_INHERIT | flag::DIRECTORY_INHERIT;
 
-/// In records of the intent log, a flag of lists that follow their directory's.
+/// In records of the intent log, a flag of lists that are inherited automatically.
 #[doc(alias = "ACL_AUTO_INHERIT")]
 pub(crate) const LIST_FOLLOWS: u64 = 0x1;
 
-/// What a list says of the rights that are asked for.
+/// The result of looking for rights in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// Denied by an entry.
@@ -78,8 +77,7 @@ impl Verdict {
     }
 }
 
-/// What a list says of these rights for a user. The first entry that is about a right decides about
-/// it.
+/// Looks for these rights of a user in a list. The first entry with a right decides.
 #[doc(alias = "zfs_zaccess_aces_check")]
 pub(crate) fn verdict(
     entries: &[AclEntry],
@@ -108,7 +106,7 @@ pub(crate) fn verdict(
     verdict
 }
 
-/// Whether an entry is about a user. A denial is, where the user may be in its group.
+/// Whether an entry applies to a user. A denial applies where the user may be in its group.
 fn is_about(
     who: AclWho,
     denies: bool,
@@ -131,8 +129,8 @@ fn is_about(
     }
 }
 
-/// The permission bits that a list comes to for a file of this owner and group, and whether no user
-/// is denied execution.
+/// The permission bits of a list for a file of this owner and group, and whether no user is denied
+/// execution.
 #[doc(alias = "zfs_mode_compute")]
 pub(crate) fn permission_bits(entries: &[AclEntry], (owner, group): (Fuid, Fuid)) -> (u32, bool) {
     let (mut seen, mut mode) = (0_u32, 0_u32);
@@ -170,8 +168,7 @@ pub(crate) fn permission_bits(entries: &[AclEntry], (owner, group): (Fuid, Fuid)
     (mode, all_execute && !is_execution_denied)
 }
 
-/// Gives a file a list, and the permission bits that say as much of it as bits can. Flags of the
-/// list stay.
+/// Gives a file a list, and the permission bits of that list. Flags of the list stay.
 ///
 /// # Errors
 /// `NotSupported` for a list that the structure of a file from before ZPL version 5 has no room
@@ -220,8 +217,8 @@ pub(crate) fn set_acl(
     Ok(())
 }
 
-/// A list as the intent log has it; none where it names users of Windows domains or object types,
-/// which a record would have to say more of.
+/// A list in the form of the intent log; none where it names users of Windows domains or object
+/// types, which need further fields of the record.
 #[doc(alias = "zfs_log_acl")]
 pub(crate) fn logged_acl(entries: &[AclEntry]) -> Option<LoggedAcl> {
     let is_posix = |entry: &AclEntry| match entry.who.fuid() {
@@ -280,7 +277,8 @@ impl FileSystem {
         let facts = node.facts();
         let is_searched = wanted == permission::EXECUTE && facts.is_directory();
         if is_searched && facts.flags.has(ZnodeFlags::NO_EXECUTE_DENIED) {
-            // Most directories may be searched by all, and each step of a path asks.
+            // A shortcut: each step of a path asks this, and most directories can be searched by
+            // all.
             return Ok(());
         }
         let is_allowed = match credentials.privileged {
@@ -295,7 +293,7 @@ impl FileSystem {
         }
     }
 
-    /// What the NFSv4 list of a file says of these rights, and what every owner has.
+    /// Looks for these rights in the NFSv4 list of a file, and in those that every owner has.
     fn nfs4_verdict(
         &self,
         credentials: &Credentials,

@@ -1,17 +1,17 @@
-//! A file in memory, and the table of those.
+//! A file in memory, and the table of files in memory.
 //!
 //! # Mechanism
-//! A [`Node`] has the object, what is known of the file ([`Facts`]), and the locks under which both
-//! change. All who use a file share one. The table keeps every node that is open, and a number of
-//! others that were used of late.
+//! A [`Node`] has the object, the attributes of the file ([`Facts`]), and the locks under which
+//! both change. All operations on a file share one node. The table keeps every open node, and a
+//! number of others that were used lately.
 //!
-//! Facts are an unchangeable value behind a pointer: who reads takes the pointer and needs no lock
-//! any more; who changes makes a new value, stores it in the object under his transaction, and then
+//! Facts are an unchangeable value behind a pointer: a reader takes the pointer and needs no lock
+//! any more. A change makes a new value, stores it in the object under its transaction, and then
 //! swaps the pointer.
 //!
 //! # Invariants
 //! - Facts are swapped only by the holder of `change`.
-//! - A node whose object was freed is not in the table, and says so.
+//! - A node whose object was freed is marked as gone, and not in the table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,32 +30,32 @@ use crate::ranks;
 use crate::tables::AttributeTables;
 use crate::types::Timestamp;
 
-/// Into how many parts the table is cut.
+/// The number of shards of the table.
 const SHARDS: u64 = 16;
-/// How many files a part keeps though nobody uses them. A guess: some 2 KiB each.
+/// How many idle files a shard keeps. A guess: some 2 KiB each.
 const IDLE_MAX: usize = 1024;
 
 /// A file in memory.
 pub(crate) struct Node {
     pub id: ObjectId,
     pub object: Arc<Object>,
-    /// Held while the file is changed, from the first look at what it is to the last byte.
+    /// Held while the file is changed, from the first check of its attributes to the last byte.
     pub change: Mutex<()>,
-    /// Held shared while contents are read, and alone while they are changed: with a transaction,
-    /// so that those who hold it never wait for one.
+    /// Held shared while contents are read, and alone while they are changed. A writer has its
+    /// transaction before it takes this lock, and never waits for one under it.
     pub content: RwLock<()>,
     facts: RwLock<Arc<Facts>>,
     /// An access time that is not in the facts yet.
     pub accessed: Mutex<Option<Timestamp>>,
     life: Mutex<Life>,
-    /// The newest group that changes it.
+    /// The newest txg that changes it.
     changed_in: AtomicU64,
     was_used: AtomicBool,
-    /// It was made without a name, and has not had one yet.
+    /// It was made without a name (`O_TMPFILE`), and has not had one yet.
     awaits_name: AtomicBool,
 }
 
-/// Whether a file is in use, and whether it still exists: decided together, so that what is opened
+/// How often a file is open, and whether it is gone: under one lock, so that a file that is opened
 /// is not freed.
 #[derive(Debug, Default)]
 struct Life {
@@ -81,17 +81,17 @@ impl Node {
     }
 
     /// Whether it was made without a name and can get its first one. A file that has lost its last
-    /// one cannot.
+    /// name cannot.
     pub fn awaits_name(&self) -> bool {
         self.awaits_name.load(Ordering::Relaxed)
     }
 
-    /// It is made without a name, or has its first one. Only for the holder of `change`.
+    /// Sets whether it waits for its first name. Only for the holder of `change`.
     pub fn set_awaits_name(&self, awaits_name: bool) {
         self.awaits_name.store(awaits_name, Ordering::Relaxed);
     }
 
-    /// Reads what is known of a file.
+    /// Reads the attributes of a file.
     pub fn load(
         set: &ObjectSet,
         id: ObjectId,
@@ -101,41 +101,42 @@ impl Node {
         let object = set.object(id, operation)?;
         let (bonus_type, bonus) = object.typed_bonus();
         let spill = object.spill(operation)?;
-        // A layout is in the tables before a file has it, so the tables are looked at last.
+        // A layout is in the tables before a file has it, so the tables are read last.
         let facts = Facts::decode(bonus_type, &bonus, spill.as_deref(), &tables.current())
             .map_err(|what| PosixError::Attributes { object: id, what })?;
         let node = Node::new(object, facts);
         if node.object.info().is_dirty {
-            // It was changed, then forgotten, and is read again: who waits for it waits for the
-            // open group.
+            // It was changed, then dropped from the table, and is read again: a sync of it waits
+            // for the open txg.
             node.note_change(set.env().txgs.open_txg());
         }
         Ok(node)
     }
 
-    /// What is known of it.
+    /// Its attributes.
     pub fn facts(&self) -> Arc<Facts> {
         self.facts.read().clone()
     }
 
-    /// Replaces what is known of it. Only for the holder of `change`, who has stored the same.
+    /// Replaces its attributes. Only for the holder of `change`, which has stored the same in the
+    /// object.
     pub fn set_facts(&self, facts: Facts) {
         let facts = Arc::new(facts);
         let old = std::mem::replace(&mut *self.facts.write(), facts);
         drop(old);
     }
 
-    /// It is changed in this group.
+    /// Notes that it is changed in this txg.
     pub fn note_change(&self, txg: Txg) {
         self.changed_in.fetch_max(txg.get(), Ordering::Relaxed);
     }
 
-    /// The newest group that changes it.
+    /// The newest txg that changes it.
     pub fn changed_in(&self) -> Txg {
         Txg::from(self.changed_in.load(Ordering::Relaxed))
     }
 
-    /// Somebody opens it. False when it does not exist any more.
+    /// Counts an open. False when the file is gone.
     pub fn open(&self) -> bool {
         let mut life = self.life.lock();
         if !life.is_gone {
@@ -144,14 +145,14 @@ impl Node {
         !life.is_gone
     }
 
-    /// Somebody closes it. True for the last one.
+    /// Counts a close. True for the last one.
     pub fn close(&self) -> bool {
         let mut life = self.life.lock();
         life.opens = life.opens.saturating_sub(1);
         life.opens == 0
     }
 
-    /// Whether somebody has it open.
+    /// Whether it is open.
     pub fn is_open(&self) -> bool {
         self.life.lock().opens > 0
     }
@@ -161,22 +162,22 @@ impl Node {
         self.life.lock().is_gone
     }
 
-    /// Nobody can open it from now on, for its object will be freed. False when somebody has it
-    /// open.
+    /// Marks it as gone, since its object will be freed: it cannot be opened any more. False when
+    /// it is open.
     pub fn condemn(&self) -> bool {
         let mut life = self.life.lock();
         life.is_gone = life.opens == 0;
         life.is_gone
     }
 
-    /// Its object was not freed after all.
+    /// Takes [`condemn`](Self::condemn) back: its object could not be freed.
     pub fn reprieve(&self) {
         self.life.lock().is_gone = false;
     }
 }
 
-/// Takes the right to change several files, in the order of their numbers. Each may be given more
-/// than once.
+/// Locks `change` of several files, in the order of their numbers. A file may be given more than
+/// once.
 pub(crate) fn lock_all<'a>(nodes: &[&'a Arc<Node>]) -> Vec<MutexGuard<'a, ()>> {
     let mut sorted: Vec<&Arc<Node>> = nodes.to_vec();
     sorted.sort_by_key(|node| node.id);
@@ -184,7 +185,7 @@ pub(crate) fn lock_all<'a>(nodes: &[&'a Arc<Node>]) -> Vec<MutexGuard<'a, ()>> {
     sorted.into_iter().map(|node| node.change.lock()).collect()
 }
 
-/// The same, refused when one of them does not exist any more.
+/// As [`lock_all`], refused when one of them is gone.
 pub(crate) fn lock_existing<'a>(
     nodes: &[&'a Arc<Node>],
 ) -> Result<Vec<MutexGuard<'a, ()>>, PosixError> {
@@ -198,17 +199,18 @@ pub(crate) fn lock_existing<'a>(
 /// The files in memory.
 pub(crate) struct Nodes {
     shards: Vec<Mutex<Shard>>,
-    /// Counts those of all tables of the pool.
+    /// Counts the files in all tables of the pool.
     idle: Arc<IdleFiles>,
 }
 
-/// A part of the table.
+/// A shard of the table.
 struct Shard {
     nodes: BTreeMap<ObjectId, Arc<Node>>,
-    /// How many there may be before others go: the bound, or more while more are in use.
+    /// How many there may be before idle ones are dropped: the bound, or more while more are in
+    /// use.
     limit: usize,
-    /// Counts departures. What was read of a file before one may be older than the file: the node
-    /// that left could have changed it in between.
+    /// Counts nodes that left the table. A file that was read before a node left may be outdated:
+    /// that node could have changed the file in between.
     departures: u64,
 }
 
@@ -222,14 +224,14 @@ impl Default for Shard {
     }
 }
 
-/// How many there may be before all are looked at again, given how many were left. Those in use
-/// stay, and are not looked at for each that comes: only when there are a quarter more.
+/// The next limit, given how many nodes stayed. Nodes in use are checked again only when there are
+/// a quarter more.
 fn limit_after(left: usize) -> usize {
     IDLE_MAX.max(left + left / 4)
 }
 
 impl Shard {
-    /// Takes those out that nobody uses, has open, or has looked at since the last time.
+    /// Removes idle nodes: not open, without users, and not used since the last call.
     fn take_idle(&mut self) -> Vec<Arc<Node>> {
         let is_idle = |node: &Arc<Node>| {
             Arc::strong_count(node) == 1
@@ -263,7 +265,7 @@ impl Nodes {
         &self.shards[narrow(id.get() % SHARDS)]
     }
 
-    /// Whether somebody has any of them open.
+    /// Whether any of them is open.
     pub fn any_is_open(&self) -> bool {
         let is_open = |shard: &Mutex<Shard>| shard.lock().nodes.values().any(|node| node.is_open());
         self.shards.iter().any(is_open)
@@ -276,7 +278,8 @@ impl Nodes {
         Some(node)
     }
 
-    /// The file. If it is not in memory, `load` reads it, again if others left the table meanwhile.
+    /// The file. If it is not in memory, `load` reads it, and once more if nodes left the table
+    /// meanwhile.
     pub fn find_or_load(
         &self,
         id: ObjectId,
@@ -292,7 +295,7 @@ impl Nodes {
                 shard.departures
             };
             let loaded = match load() {
-                // It may have been changed while it was read, by whoever has it in the table now.
+                // It may have changed while it was read, by the node that the table has now.
                 Err(error) => return self.find(id).ok_or(error),
                 Ok(loaded) => loaded,
             };
@@ -307,9 +310,9 @@ impl Nodes {
         self.add_if(node, None).expect("nothing forbids it")
     }
 
-    /// Adds a file, unless somebody else was faster, whose node then is the one; or unless others
-    /// left since the table was looked at. When there are too many, those go that nobody uses, has
-    /// open, or has looked at since the last time.
+    /// Adds a file, and gives the node in the table, which is another one if another thread was
+    /// faster. Adds nothing if nodes left the table since `departures` was read. When there are too
+    /// many, idle nodes are dropped.
     fn add_if(&self, node: Arc<Node>, departures: Option<u64>) -> Option<Arc<Node>> {
         let mut shard = self.shard(node.id).lock();
         if !shard.nodes.contains_key(&node.id)
@@ -329,7 +332,7 @@ impl Nodes {
         Some(node)
     }
 
-    /// Lets those go that nobody uses, has open, or has looked at since the last time.
+    /// Drops idle nodes: not open, without users, and not used since the last call.
     pub fn let_idle_go(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -341,7 +344,7 @@ impl Nodes {
         }
     }
 
-    /// Takes a file out whose object was freed.
+    /// Removes a file whose object was freed.
     pub fn remove(&self, id: ObjectId) {
         let mut shard = self.shard(id).lock();
         let removed = shard.nodes.remove(&id);

@@ -1,14 +1,13 @@
-//! Whose quota an object counts against: the answer to the door `Ownership`.
+//! The owner, group and project of an object for space accounting: implements the door `Ownership`.
 //!
 //! # Mechanism
-//! A file's layout could put its owner anywhere, but all layouts begin alike, and OpenZFS relies on
-//! it: after the header come mode, size, generation, owner, group, parent and flags, a word each,
-//! then four times and the count of links, and then the project, if the flags say that there is
-//! one. So the owner is found in the bytes alone, without the file system's tables, whether it is
-//! mounted or not.
+//! A layout could have the owner anywhere, but all layouts begin alike, and OpenZFS relies on it:
+//! after the header come mode, size, generation, owner, group, parent and flags, a word each, then
+//! four times and the number of links, and then the project, if the flags have it. So the owner is
+//! found in the bonus alone, without the file system's tables, whether it is mounted or not.
 //!
 //! # Invariants
-//! - The answer depends on the bytes alone, so what is taken off is what was added.
+//! - The owner depends on the bonus alone, so accounting subtracts the same that it added.
 
 use tarn_object::{Owner, Ownership};
 use tarn_ondisk::attributes::MAGIC;
@@ -50,7 +49,7 @@ fn owner_of_file(bonus: &[u8]) -> Option<Owner> {
     let order = match magic {
         MAGIC => ByteOrder::Little,
         other if other.swap_bytes() == MAGIC => ByteOrder::Big,
-        // A file that was made, and has no attributes yet.
+        // A new file without attributes yet.
         0 => {
             return Some(Owner {
                 user: 0,
@@ -101,7 +100,7 @@ mod tests {
     use crate::types::FileKind;
     use tarn_ondisk::attributes::{Attributes, FileAttribute, Layouts, Registry};
 
-    /// Our own new files have their owner where OpenZFS looks for him.
+    /// New files of this crate have their owner where OpenZFS looks for it.
     #[test]
     fn the_owner_of_a_new_file_is_found_in_its_bytes() {
         let registry = Registry::of_new_files();

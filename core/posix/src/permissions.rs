@@ -25,7 +25,7 @@ const PINNED: ZnodeFlags = ZnodeFlags::IMMUTABLE
     .and(ZnodeFlags::NO_UNLINK);
 
 impl FileSystem {
-    /// Refuses new entries in a directory that is gone or immutable.
+    /// Refuses new entries in a directory that was removed or is immutable.
     fn check_takes_entries(&self, directory: &Facts) -> Result<(), PosixError> {
         if !directory.is_directory() {
             return Err(PosixError::NotDirectory);
@@ -40,8 +40,8 @@ impl FileSystem {
         }
     }
 
-    /// Refuses a new entry for a file of this kind in a directory that is gone or does not let this
-    /// user add one.
+    /// Refuses a new entry for a file of this kind in a directory that was removed, or where this
+    /// user may not add one.
     pub(crate) fn check_may_add(
         &self,
         credentials: &Credentials,
@@ -114,8 +114,8 @@ impl FileSystem {
 
 /// The permission bits of a file after its contents or owner change: set-id bits go, so that no
 /// program runs with the rights of an owner or group that did not write it. A set-group-id bit
-/// without execution by the group means something else, and goes only where the user is not in the
-/// group.
+/// without execution by the group has another meaning, and is removed only if the user is not in
+/// the group.
 #[doc(alias("zfs_clear_setid_bits_if_necessary", "setattr_should_drop_suidgid"))]
 pub(crate) fn without_set_ids(credentials: &Credentials, facts: &Facts) -> u32 {
     let mut permissions = facts.permissions();

@@ -1,4 +1,4 @@
-//! What a dataset's properties say about its files.
+//! The properties of a dataset that concern its files.
 
 use tarn_ondisk::units::LogicalSize;
 use tarn_zil::{LogBias, SyncPolicy};
@@ -21,8 +21,8 @@ pub enum XattrStore {
     Attributes,
     /// In a hidden directory (`xattr=dir`).
     Directory,
-    /// Those of users nowhere; others in a hidden directory: whatever the property says, access
-    /// control lists decide (`xattr=off`).
+    /// The `user` namespace is refused; others are stored in a hidden directory, since access
+    /// control lists decide whatever the property says (`xattr=off`).
     Off,
 }
 
@@ -45,9 +45,9 @@ pub enum AclMode {
     Discard,
     /// Entries for named users and groups stay, limited to what the mode gives the group.
     GroupMask,
-    /// They stay as they are.
+    /// Entries for named users and groups stay as they are.
     Passthrough,
-    /// A list that says more than a mode can does not let the mode be changed.
+    /// A list that is not trivial refuses a change of the mode.
     Restricted,
 }
 
@@ -57,7 +57,7 @@ pub enum AclMode {
 pub enum AclInherit {
     /// None.
     Discard,
-    /// Those that deny.
+    /// Entries that deny.
     NoAllow,
     /// All, without the rights to change list and owner.
     Restricted,
@@ -67,26 +67,26 @@ pub enum AclInherit {
     PassthroughX,
 }
 
-/// Whether `.zfs` is there.
+/// How `.zfs` is shown (`snapdir`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotDirectory {
-    /// It is not there.
+    /// It does not exist.
     Disabled,
-    /// It is there for those who know.
+    /// It can be looked up, and is not listed.
     Hidden,
     /// It is listed.
     Visible,
 }
 
-/// The properties of a mounted file system. What the dataset was created with (case, normalisation)
-/// is in its master node.
+/// The properties of a mounted file system. Those that are fixed at its creation (case,
+/// normalization) are in its master node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountProperties {
-    /// Nothing may change.
+    /// The mount is read-only.
     pub is_read_only: bool,
     /// When access times change.
     pub access_times: AccessTimes,
-    /// Those of directories do not, whoever reads them.
+    /// Access times of directories do not change (mount option `nodiratime`).
     pub keeps_directory_times: bool,
     /// Where extended attributes go.
     pub xattrs: XattrStore,
@@ -98,15 +98,15 @@ pub struct MountProperties {
     pub acl_inherit: AclInherit,
     /// The largest block of new files.
     pub record_size: LogicalSize,
-    /// Whether `.zfs` is there.
+    /// How `.zfs` is shown.
     pub snapshot_directory: SnapshotDirectory,
     /// How many slots of 512 bytes the dnodes of new files have (`dnodesize`; `auto` is 2).
     pub dnode_slots: usize,
     /// Whether new names may have up to 1023 bytes (feature and property `longname`).
     pub has_long_names: bool,
-    /// What durability costs.
+    /// The property `sync`.
     pub sync: SyncPolicy,
-    /// What the intent log spares.
+    /// The property `logbias`.
     pub log_bias: LogBias,
 }
 
@@ -138,7 +138,7 @@ pub const LONG_NAME_BYTES_MAX: usize = tarn_ondisk::zap::LONG_NAME_BYTES_MAX - 1
 pub const NAME_BYTES_MAX: usize = tarn_ondisk::zap::NAME_BYTES_MAX - 1;
 
 impl MountProperties {
-    /// The longest name that something new can have, in bytes. Longer ones may be there from when
+    /// The longest name that a new entry can have, in bytes. Longer ones may exist from when
     /// `longname` was on.
     pub fn name_bytes_max(&self) -> usize {
         match self.has_long_names {

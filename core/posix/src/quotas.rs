@@ -1,16 +1,16 @@
-//! Quotas of users, groups and projects, and what they use.
+//! Quotas of users, groups and projects, and the space and objects that they use.
 //!
 //! # Mechanism
-//! What each uses is counted in objects of the set when a group is stored (`object`'s door
-//! `Ownership`). The quotas are six ZAPs that the master node names, made when the first quota is
-//! set: space and numbers of objects, for users, groups and projects. Who has none there has the
-//! default of its kind, a word in the master node itself. A change that takes more is refused once
-//! what is counted has reached a quota. Since counts lag behind by a group or two, a quota can be
-//! passed by what is written meanwhile, here as in OpenZFS.
+//! The sync counts the use of each in accounting objects of the set (`object`'s door `Ownership`).
+//! Quotas are in six ZAPs that the master node names, made when the first quota is set: space and
+//! numbers of objects, for users, groups and projects. A user, group or project without an entry
+//! has the default quota of its kind, a word in the master node itself. A change that takes more is
+//! refused once the counted use has reached a quota. Since counts lag behind by a txg or two,
+//! writes meanwhile can exceed a quota, as in OpenZFS.
 //!
 //! # Invariants
-//! - What is replayed was promised, and no quota refuses it.
-//! - Project 0 is that of all who have none: no quota keeps its files from growing.
+//! - No quota refuses a replay.
+//! - Project 0 is the project of files without one: it has no quota.
 
 use std::sync::Arc;
 
@@ -38,15 +38,15 @@ use tarn_dataset::space_door::Uncounted;
 /// File systems have quotas of users from this version on.
 #[doc(alias = "ZPL_VERSION_USERSPACE")]
 const VERSION_QUOTAS: u64 = 4;
-/// About what setting a quota writes.
+/// About how much setting a quota writes.
 const QUOTA_BYTES: u64 = 16 << 10;
 /// The number that no project has.
 #[doc(alias = "ZFS_INVALID_PROJID")]
 pub const NO_PROJECT: u64 = u32::MAX as u64;
-/// The largest table of domains that we read. A guess: many thousands of them.
+/// The largest table of Windows domains that is read. A guess: many thousands of domains.
 const DOMAINS_BYTES_MAX: u64 = 4 << 20;
 
-/// What is limited, and for whom.
+/// The kind of a quota: space or objects, of users, groups or projects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QuotaKind {
     /// A user's space.
@@ -86,8 +86,7 @@ impl QuotaKind {
         }
     }
 
-    /// The name in the master node of the quota of those who have no other, which is that of the
-    /// property.
+    /// The name of the default quota in the master node, which is also the property's name.
     pub fn default_name(self) -> &'static str {
         match self {
             QuotaKind::User => master::DEFAULT_USER_QUOTA,
@@ -121,7 +120,7 @@ impl QuotaKind {
         self.account().0 == PROJECT_USED
     }
 
-    /// What stands before numbers in the account.
+    /// The prefix of numbers in the accounting object.
     fn prefix(self) -> &'static str {
         if self.counts_objects() {
             OBJECT_COUNT_PREFIX
@@ -136,7 +135,7 @@ impl QuotaKind {
     }
 }
 
-/// What the master node says of quotas.
+/// The quotas in the master node: tables and defaults.
 #[derive(Debug, Clone, Copy, Default)]
 struct Places {
     tables: [Option<ObjectId>; 6],
@@ -144,7 +143,7 @@ struct Places {
     defaults: [u64; 6],
 }
 
-/// The quotas of one file system or snapshot, and what its users, groups and projects use.
+/// The quotas of one file system or snapshot, and the use of its users, groups and projects.
 pub struct Quotas {
     set: Arc<ObjectSet>,
     places: RwLock<Places>,
@@ -154,7 +153,7 @@ pub struct Quotas {
 pub type QuotaEntry = (u64, u64);
 
 impl Quotas {
-    /// Those of a file system, of which this is the object set.
+    /// The quotas of the file system in this object set.
     ///
     /// # Errors
     /// The master node cannot be read.
@@ -173,7 +172,7 @@ impl Quotas {
         })
     }
 
-    /// Whether all that is there was counted for this kind, so that the counts say something.
+    /// Whether all objects of the set were counted for this kind, so that the counts are complete.
     #[doc(alias(
         "dmu_objset_userspace_present",
         "dmu_objset_userobjspace_present",
@@ -196,18 +195,18 @@ impl Quotas {
         self.places.read().tables[kind.index()]
     }
 
-    /// Whether anybody has a quota of this kind.
+    /// Whether there is a quota of this kind, a default included.
     fn is_limited(&self, kind: QuotaKind) -> bool {
         let places = self.places.read();
         places.tables[kind.index()].is_some() || places.defaults[kind.index()] != 0
     }
 
-    /// The quota of who has no other; zero for none.
+    /// The default quota; zero for none.
     pub fn default_of(&self, kind: QuotaKind) -> u64 {
         self.places.read().defaults[kind.index()]
     }
 
-    /// The quota that was set for somebody; none where the default counts.
+    /// The quota of this user, group or project; none where the default counts.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -225,7 +224,7 @@ impl Quotas {
         quota.map_err(table_error(table))
     }
 
-    /// What somebody uses, as of the last stored group.
+    /// The use of this user, group or project, as of the last stored txg.
     ///
     /// # Errors
     /// The account cannot be read.
@@ -262,7 +261,7 @@ impl Quotas {
         }
     }
 
-    /// What everybody uses, as of the last stored group.
+    /// The use of all users, groups or projects, as of the last stored txg.
     ///
     /// # Errors
     /// The account cannot be read.
@@ -326,7 +325,7 @@ impl Quotas {
 }
 
 impl FileSystem {
-    /// Its quotas, and what is used.
+    /// Its quotas, and their use.
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
     }
@@ -361,7 +360,7 @@ impl FileSystem {
         self.check_new_owner_quota(Some(user), Some(group), project, operation)
     }
 
-    /// Refuses to give somebody a file who has used up a quota.
+    /// Refuses to give a file to a user or group that has used up a quota.
     #[doc(alias = "zfs_id_overquota")]
     pub(crate) fn check_new_owner_quota(
         &self,
@@ -413,8 +412,8 @@ impl FileSystem {
         }
     }
 
-    /// What a directory shows as its room whose project all that is made in it has: what the quotas
-    /// of that project leave.
+    /// The space within the quotas of a project, which a directory shows that passes its project
+    /// on.
     #[doc(alias = "zfs_statfs_project")]
     pub(crate) fn room_of_project(
         &self,
@@ -440,12 +439,11 @@ impl FileSystem {
         })
     }
 
-    /// Sets a quota, and waits until it is stored; 0 takes it away. It may be set where files may
-    /// not be changed.
+    /// Sets a quota, and waits until it is stored; 0 removes it. A read-only mount permits it.
     ///
     /// # Errors
-    /// `NotSupported` in file systems that are too old, `Invalid` for a project that cannot be,
-    /// `NoSpace`, `ReadOnly` where nothing can be stored.
+    /// `NotSupported` in file systems that are too old, `Invalid` for a project number that no file
+    /// can have, `NoSpace`, `ReadOnly` in a snapshot or read-only pool.
     #[doc(alias = "zfs_set_userquota")]
     pub fn set_quota(
         &self,
@@ -471,7 +469,7 @@ impl FileSystem {
                 let added = open_zap(&master, operation).insert(&tx, kind.name(), &word);
                 match added.map_err(table_error(MASTER_NODE)) {
                     Ok(()) => {}
-                    // Somebody else was faster.
+                    // Another thread has made the table meanwhile.
                     Err(PosixError::Exists) => {
                         self.set.free_object(&tx, made, operation)?;
                         drop(tx);
@@ -499,10 +497,10 @@ impl FileSystem {
         self.wait_stored(txg, operation)
     }
 
-    /// Sets the quota of all who have no other, and waits until it is stored; 0 takes it away.
+    /// Sets the default quota, and waits until it is stored; 0 removes it.
     ///
     /// # Errors
-    /// `NoSpace`, `ReadOnly` where nothing can be stored.
+    /// `NoSpace`, `ReadOnly` in a snapshot or read-only pool.
     #[doc(alias = "zfs_set_default_quota")]
     pub fn set_default_quota(
         &self,
@@ -542,7 +540,7 @@ impl FileSystem {
     }
 }
 
-/// What a project's quotas are and leave; none where it has no quota.
+/// The quotas of a project, each with what it leaves; none where it has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ProjectRoom {
     /// Of space.

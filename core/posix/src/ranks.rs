@@ -13,9 +13,9 @@ pub(crate) const CONTENT: Rank = Rank::new(POSIX + 20, "file content").multi().a
 pub(crate) const LAYOUTS: Rank = Rank::new(POSIX + 30, "attribute layouts").across_waits();
 /// One part of the table of files in memory.
 pub(crate) const NODES: Rank = Rank::new(POSIX + 40, "files in memory");
-/// Which file system lets files go next.
+/// The file systems in the order in which they drop idle files.
 pub(crate) const TURNS: Rank = Rank::new(LEAF + 16, "turns of file systems");
-/// Where quotas are.
+/// The quota tables in the master node.
 pub(crate) const QUOTAS: Rank = Rank::new(LEAF + 15, "quotas");
 /// The attributes of a file, as they are now.
 pub(crate) const FACTS: Rank = Rank::new(LEAF + 10, "file facts");
@@ -25,13 +25,13 @@ pub(crate) const ACCESSED: Rank = Rank::new(LEAF + 11, "file access time");
 pub(crate) const TABLES: Rank = Rank::new(LEAF + 12, "attribute tables");
 /// The properties, as they are now.
 pub(crate) const PROPERTIES: Rank = Rank::new(LEAF + 13, "mount properties");
-/// Directories without a name that wait to be forgotten.
+/// Removed directories that a kernel still knows.
 pub(crate) const REMOVED: Rank = Rank::new(LEAF + 17, "removed directories");
 /// The holders of the file system.
 pub(crate) const HOLDERS: Rank = Rank::new(LEAF + 18, "holders of the file system");
 /// Locks that programs have taken.
 pub(crate) const LOCKS: Rank = Rank::new(LEAF + 19, "locks of files");
-/// How files are open, by holder.
+/// Share reservations, by file and holder.
 pub(crate) const SHARES: Rank = Rank::new(LEAF + 20, "share reservations");
 /// Whether a file is open, or gone.
 pub(crate) const LIFE: Rank = Rank::new(LEAF + 14, "file life");

@@ -1,15 +1,15 @@
-//! Directories without a name that the kernel of a front end still knows.
+//! Removed directories that the kernel of a mount still knows.
 //!
 //! # Problem
-//! A program can be in a directory that another removes. It has not opened it, so no request says
-//! that the directory is in use; yet the kernel asks for its attributes when the program goes on
-//! to the directory above, lists it, or changes its mode.
+//! A directory that is the current directory of one program may be removed by another. It is not
+//! open, so no request says that it is in use; yet the kernel asks for its attributes when the
+//! program changes to the directory above, lists it, or changes its mode.
 //!
 //! # Mechanism
-//! The kernel of a mount says when it forgets a file, and knows the directories that are removed
-//! through it. So each of them counts as open ([`Node::open`]) from the moment it loses its name
-//! until it is forgotten ([`FileSystem::forgotten`]), and is in the unlinked set as long. What the
-//! kernel does not tell, because the mount ends first, is freed by the next mount.
+//! The kernel says when it forgets an inode (`FUSE_FORGET`), and knows the directories that are
+//! removed through its mount. So each of them counts as open ([`Node::open`]) from the moment it
+//! loses its name until it is forgotten ([`FileSystem::forgotten`]), and is in the unlinked set as
+//! long. If the mount ends first, the next mount frees it.
 //!
 //! A front end asks for that ([`FileSystem::keep_removed_directories`]); without it a directory is
 //! freed with its name.
@@ -26,16 +26,16 @@ use crate::filesystem::FileSystem;
 use crate::node::Node;
 use crate::ranks;
 
-/// The directories of a file system that wait to be forgotten.
+/// The removed directories of a file system that are not forgotten yet.
 pub(crate) struct RemovedDirectories {
     are_kept: AtomicBool,
-    /// How many there are, for those who only ask whether there is any.
+    /// How many there are, to see without the lock whether there is any.
     count: AtomicUsize,
     ids: Mutex<BTreeSet<ObjectId>>,
 }
 
 impl RemovedDirectories {
-    /// None, and none is kept.
+    /// Without directories, and without keeping any.
     pub fn new() -> RemovedDirectories {
         RemovedDirectories {
             are_kept: AtomicBool::new(false),
@@ -44,7 +44,7 @@ impl RemovedDirectories {
         }
     }
 
-    /// A directory loses its name: it counts as open, if it is kept.
+    /// Counts a directory that loses its name as open, if such are kept.
     pub fn enter(&self, node: &Node) {
         let is_kept = node.facts().is_directory() && self.are_kept.load(Ordering::Relaxed);
         if is_kept && node.open() {
@@ -54,7 +54,7 @@ impl RemovedDirectories {
         }
     }
 
-    /// Whether the directory was kept. Who is told so closes it.
+    /// Whether the directory was kept. Then the caller closes it.
     pub fn leave(&self, id: ObjectId) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
@@ -67,17 +67,19 @@ impl RemovedDirectories {
 }
 
 impl FileSystem {
-    /// From now on a directory that loses its name stays until it is [forgotten](Self::forgotten).
+    /// Keeps directories that lose their names from now on, until they are
+    /// [forgotten](Self::forgotten).
     pub fn keep_removed_directories(&self) {
         self.removed.are_kept.store(true, Ordering::Relaxed);
     }
 
-    /// Whether directories without a name wait to be forgotten.
+    /// Whether there are removed directories that are not forgotten yet.
     pub fn has_removed_directories(&self) -> bool {
         self.removed.count.load(Ordering::Relaxed) > 0
     }
 
-    /// The front end will not be asked about this file any more, until it gives it out again.
+    /// Notes that the kernel has forgotten a file: it sends no request for it until it looks it up
+    /// again.
     ///
     /// # Errors
     /// As [`FileSystem::closed`].

@@ -1,12 +1,13 @@
-//! Doing again what the intent log has: the answer to the door [`Replay`].
+//! Replay of the intent log's records: implements the door [`Replay`].
 //!
 //! # Mechanism
-//! Each record says what an operation changed, and is applied by what the operation itself is made
-//! of, without its checks: it was allowed when it was made. Files get the numbers, generations and
-//! times that they had. Times of change that a record does not have are those of the replay.
+//! Each record has the changes of one operation, and is applied by the functions of that operation,
+//! without its checks of permissions: it was permitted when it was made. Files get the numbers,
+//! generations and times that they had. Times of change that a record does not have are those of
+//! the replay.
 //!
-//! A record may have been written by any OpenZFS, and the disk may lie: what does not fit the tree,
-//! or cannot be, is refused, and nothing has changed then.
+//! A record may be of any version of OpenZFS, and may be damaged: one that is invalid or does not
+//! fit the file system is refused, and has changed nothing then.
 //!
 //! # Invariants
 //! - A record is applied wholly in one transaction, or in several of which all but the last leave a
@@ -35,7 +36,7 @@ use crate::node::Node;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// What it asks for fails.
+    /// The operation failed.
     #[error("object {object}: {why}")]
     Failed {
         /// The object that it is about.
@@ -43,13 +44,13 @@ pub enum RecordError {
         /// Why.
         why: PosixError,
     },
-    /// It asks for what cannot be.
+    /// The record is invalid.
     #[error("it makes no sense: {0}")]
     Nonsense(&'static str),
-    /// It asks for what this version does not do. OpenZFS may be able to.
+    /// The record needs something that is not supported. OpenZFS may support it.
     #[error("it needs {0}, which is not supported")]
     NotSupported(&'static str),
-    /// The access control list in it is none.
+    /// Its access control list is damaged.
     #[error("its access control list is damaged: {0}")]
     Acl(#[from] Corrupt),
 }
@@ -115,8 +116,8 @@ impl Replay for FileSystem {
 }
 
 impl FileSystem {
-    /// A record whose names were looked up without regard to case means something else where case
-    /// matters.
+    /// Refuses a record whose names were looked up without regard to case, in a file system where
+    /// case matters.
     fn check_case(&self, record: &LogRecord) -> Result<(), RecordError> {
         match record.case_insensitive && self.naming.case != CaseSensitivity::Insensitive {
             true => Err(RecordError::NotSupported(
@@ -126,7 +127,7 @@ impl FileSystem {
         }
     }
 
-    /// A transaction for a record: it was promised, so no quota keeps it.
+    /// A transaction for a record, which no quota refuses.
     pub(crate) fn begin_replay(
         &self,
         write_bytes: u64,
@@ -136,14 +137,14 @@ impl FileSystem {
         Ok(txgs.assign(&TxEstimate::writing(write_bytes), operation)?)
     }
 
-    /// The record is applied with this transaction.
+    /// Notes that this transaction applies the record.
     fn note_replayed(&self, tx: &Tx) {
         if let Some(log) = &self.log {
             log.note_replayed(tx);
         }
     }
 
-    /// A file that a record is about.
+    /// The file of a record.
     fn node_of_record(
         &self,
         id: ObjectId,
@@ -153,7 +154,7 @@ impl FileSystem {
     }
 }
 
-/// The record fails for this object.
+/// The error of a record for this object.
 fn failed(object: ObjectId) -> impl Fn(PosixError) -> RecordError {
     move |why| RecordError::Failed { object, why }
 }

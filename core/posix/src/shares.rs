@@ -1,17 +1,16 @@
-//! How files are open, and what that denies to others: share reservations, as NFS and SMB have
-//! them.
+//! Share reservations, as in NFS and SMB: how files are open, and what each open denies to others.
 //!
 //! # Mechanism
-//! Each holder says how often it has a file open for reading and for writing, and what the opens
-//! deny to others ([`FileSystem::share`]). An open is refused if one that is there denies what it
-//! wants, or it denies what one that is there has. Mounts deny nothing, and are denied all the
-//! same.
+//! Each holder says how often it has a file open for reading and for writing, and what these opens
+//! deny to others ([`FileSystem::share`]). A new open is refused if an existing one denies its
+//! access, or if it denies the access of an existing one. Opens of mounts deny nothing, and can be
+//! denied.
 //!
-//! The table is cut into parts by file, since every open and close of a mount comes by here.
+//! The table is sharded by file, since every open and close of a mount uses it.
 //!
 //! # Invariants
 //! - No file is in the table that no holder has open.
-//! - What a holder has open goes with it.
+//! - The reservations of a holder end with the holder.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +23,7 @@ use crate::error::PosixError;
 use crate::filesystem::FileSystem;
 use crate::ranks;
 
-/// Into how many parts the table is cut.
+/// The number of shards of the table.
 const PARTS: u64 = 16;
 
 /// How a file is opened.
@@ -46,7 +45,7 @@ impl Share {
     }
 }
 
-/// How often a holder has a file open so.
+/// How often a holder has a file open, by kind of access and denial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counts {
     reading: u32,
@@ -78,13 +77,13 @@ impl Counts {
 
 type Part = BTreeMap<ObjectId, Vec<(HolderId, Counts)>>;
 
-/// How the files of a file system are open.
+/// The share reservations of a file system.
 pub(crate) struct Shares {
     parts: Vec<Mutex<Part>>,
 }
 
 impl Shares {
-    /// Nothing is open.
+    /// Without reservations.
     pub fn new() -> Shares {
         let part = |_| Mutex::new(ranks::SHARES, Part::new());
         Shares {
@@ -96,7 +95,7 @@ impl Shares {
         &self.parts[narrow(file.get() % PARTS)]
     }
 
-    /// A holder has ended.
+    /// Ends the reservations of a holder.
     pub fn release_holder(&self, holder: HolderId) {
         for part in &self.parts {
             part.lock().retain(|_, holders| {
@@ -108,11 +107,11 @@ impl Shares {
 }
 
 impl FileSystem {
-    /// A holder opens a file so. It is undone by [`FileSystem::unshare`]. This only concerns what
-    /// opens deny to each other: [`FileSystem::opened`] keeps the file.
+    /// Adds a reservation for an open of a holder, which [`FileSystem::unshare`] removes. This does
+    /// not keep the file from being freed: [`FileSystem::opened`] does.
     ///
     /// # Errors
-    /// `Busy` when an open that is there denies it, or it denies one that is there.
+    /// `Busy` when an existing open denies it, or it denies an existing one.
     pub fn share(&self, file: ObjectId, holder: HolderId, share: Share) -> Result<(), PosixError> {
         if share.is_nothing() {
             return Ok(());
@@ -133,8 +132,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// A holder closes a file that it has opened so, or gives up a part of how it has opened it.
-    /// What it does not have stays as it is.
+    /// Removes a reservation, or a part of it, when a holder closes a file or reduces its access.
+    /// Parts that the holder does not have are ignored.
     pub fn unshare(&self, file: ObjectId, holder: HolderId, share: Share) {
         if share.is_nothing() {
             return;

@@ -1,15 +1,15 @@
-//! Putting what is known of a file into its dnode.
+//! Storing a file's attributes in its dnode.
 //!
 //! # Mechanism
 //! Attributes are encoded by a layout, into the bonus and, where that is too small, a spill block;
-//! layouts that are new are stored in the same transaction. Files of a file system before version 5
-//! keep their fixed structure. An old file in a file system that was upgraded gets attributes when
-//! it is first changed, and its access control list moves into them; symbolic links stay as they
-//! are, for OpenZFS looks for their targets by that.
+//! new layouts are stored in the same transaction. Files of a file system before version 5 keep
+//! their fixed structure. An old file in a file system that was upgraded gets attributes when it is
+//! first changed, and its access control list moves into them; symbolic links keep the old form, by
+//! which OpenZFS finds their targets.
 //!
 //! # Invariants
-//! - The object of a long access control list is freed after the file was stored that does not name
-//!   it any more, in the same transaction: what a file names is there.
+//! - The object of a long access control list is freed after its file was stored without naming it,
+//!   in the same transaction: an object that a file names exists.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ use crate::tables::{AttributeTables, Style};
 use crate::types::FileKind;
 
 impl FileSystem {
-    /// What is known of a file, to be changed and then stored in this transaction. An old file of a
-    /// file system that was upgraded has attributes here, so that there is a place for whatever is
+    /// The attributes of a file, to be changed and then stored in this transaction. A file in the
+    /// old form, in a file system that was upgraded, is converted, so that any attribute can be
     /// set. The caller holds `change`.
     pub(crate) fn facts_to_change(
         &self,
@@ -46,8 +46,8 @@ impl FileSystem {
         Ok(facts)
     }
 
-    /// Stores what is known of a file, and shows it. The object of an access control list that the
-    /// file does not name any more is freed, once nothing names it. The caller holds `change`.
+    /// Stores the attributes of a file, and makes them visible. Frees the object of an access
+    /// control list that the file does not name any more. The caller holds `change`.
     pub(crate) fn store(
         &self,
         node: &Node,
@@ -57,7 +57,7 @@ impl FileSystem {
     ) -> Result<(), PosixError> {
         self.modernize(node.id, &mut facts, tx, operation)?;
         if self.version() < VERSION_FUID {
-            // The upper flags came with that version.
+            // The upper flags exist since that version.
             facts.flags = ZnodeFlags::from_word(facts.flags.word() & 0xffff_ffff);
         }
         if let Some(accessed) = node.accessed.lock().take() {
@@ -76,9 +76,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Gives an old file of a file system that was upgraded attributes; its access control list
-    /// moves into them. A symbolic link keeps its form, and so does a file whose list cannot be
-    /// read: nothing is lost then, and a new mode makes a new list.
+    /// Converts a file in the old form, in a file system that was upgraded, to attributes; its
+    /// access control list moves into them. A symbolic link keeps its form, and so does a file
+    /// whose list cannot be read: nothing is lost then, and a new mode makes a new list.
     #[doc(alias = "zfs_sa_upgrade")]
     fn modernize(
         &self,
@@ -151,9 +151,9 @@ impl FileSystem {
             .map_err(|what| PosixError::Attributes { object: id, what })
     }
 
-    /// Frees the object of an access control list that no file names any more. What is there
-    /// instead of one is somebody else's. What cannot be read cannot be freed: it stays, and does
-    /// no harm.
+    /// Frees the object of an access control list that no file names any more. An object of another
+    /// kind under that number is not freed. One that cannot be read cannot be freed: it stays, and
+    /// does no harm.
     pub(crate) fn free_acl_object(&self, id: ObjectId, tx: &Tx, operation: &Operation) {
         if let Ok(Some(_)) = self.find_acl_object(id, operation) {
             // It is in memory, so this does not fail.
@@ -161,7 +161,7 @@ impl FileSystem {
         }
     }
 
-    /// The object of an access control list; none if this is no such object, or not there.
+    /// The object of an access control list; none if it is of another kind, or does not exist.
     fn find_acl_object(
         &self,
         id: ObjectId,
@@ -179,7 +179,7 @@ impl FileSystem {
     }
 }
 
-/// Puts facts into the dnode of a file, which keeps its form.
+/// Encodes facts into the dnode of a file, in the form that they have.
 pub(crate) fn store_facts(
     tables: &AttributeTables,
     object: &Arc<Object>,
@@ -204,10 +204,9 @@ pub(crate) fn store_facts(
     Ok(())
 }
 
-/// Puts encoded attributes into bonus and spill block. Room is made before it is taken. A spill
-/// block that stays the same is left alone. One that cannot be read any more is written anew:
-/// `encoded` is all that there is to know of the file, and names may have changed in this
-/// transaction, so nobody could go back.
+/// Writes encoded attributes into bonus and spill block. An unchanged spill block is not written.
+/// One that cannot be read any more is written anew: `encoded` has all attributes of the file, and
+/// a failure could not be undone, since names may have changed in this transaction.
 fn store_encoded(
     object: &Arc<Object>,
     encoded: &Encoded,

@@ -3,12 +3,12 @@
 //! # Mechanism
 //! Both are read when the file system is opened and kept in memory, for they are small and every
 //! file needs them. They grow: a file with a new combination of attributes needs a new layout, and
-//! an old file system may lack a newer attribute. What is new is put into its ZAP first, in the
-//! same transaction as the file that needs it, and then shown to others.
+//! an old file system may lack a newer attribute. A new entry is first added to its ZAP, in the
+//! same transaction as the file that needs it, and then shown to other threads.
 //!
 //! # Invariants
 //! - A layout that a stored file names is in the ZAP: both are of one transaction.
-//! - Who reads takes an unchangeable copy and no lock but for an instant.
+//! - Readers take an unchangeable copy, and hold a lock only to take it.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::error::{PosixError, table_error};
 use crate::filesystem::{VERSION_ATTRIBUTES, VERSION_FUID};
 use crate::ranks;
 
-/// The tables as they were at an instant.
+/// The tables at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Tables {
     pub registry: Registry,
@@ -38,7 +38,7 @@ pub(crate) struct Tables {
     pub style: Style,
 }
 
-/// How the version of a file system has files stored.
+/// The form in which a file system of some version stores files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     /// By layouts: from version 5 on.
@@ -48,7 +48,7 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// That of a version.
+    /// The style of a ZPL version.
     pub fn of(version: u64) -> Style {
         match version {
             VERSION_ATTRIBUTES.. => Style::Attributes,
@@ -59,7 +59,7 @@ impl Style {
 }
 
 impl Tables {
-    /// Those of a new file system.
+    /// The tables of a new file system.
     pub fn new(style: Style) -> Tables {
         let registry = match style {
             Style::Attributes => Registry::of_new_files(),
@@ -85,7 +85,7 @@ pub(crate) struct AttributeTables {
     set: Arc<ObjectSet>,
     master: Option<ObjectId>,
     current: RwLock<Arc<Tables>>,
-    /// The layouts as whoever adds one sees them.
+    /// The layouts with those that are being added.
     growing: Mutex<Layouts>,
 }
 
@@ -110,7 +110,7 @@ impl AttributeTables {
         Ok(AttributeTables::of(set, master, tables))
     }
 
-    /// Tables that are known already, as those of a new file system.
+    /// From tables in memory, as those of a new file system.
     pub fn of(set: &Arc<ObjectSet>, master: Option<ObjectId>, tables: Tables) -> AttributeTables {
         AttributeTables {
             set: set.clone(),
@@ -153,7 +153,7 @@ impl AttributeTables {
         Ok(encoded)
     }
 
-    /// The number of an attribute. It gets one if it has none.
+    /// The number of an attribute, which is registered if it has none.
     pub fn id_or_register(
         &self,
         tx: &Tx,

@@ -6,7 +6,7 @@ use tarn_ondisk::units::ObjectId;
 
 pub use crate::credentials::{CheckedByCaller, Credentials};
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// A named pipe.
@@ -96,7 +96,7 @@ pub struct DeviceNumber {
     pub minor: u32,
 }
 
-/// What `stat` shows of a file, and a little more.
+/// The attributes of a file: what `stat` shows, and more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attributes {
     /// Object number: the inode number.
@@ -169,8 +169,8 @@ pub struct SetAttributes {
     pub gid: Option<u32>,
     /// Size in bytes: truncates or extends.
     pub size: Option<u64>,
-    /// The file is open for writing, and its size changes through that: what the mode says now does
-    /// not matter (`ftruncate`).
+    /// The size changes through a file that is open for writing (`ftruncate`): the mode is not
+    /// checked again.
     pub is_open: bool,
     /// Access time.
     pub accessed: Option<SetTime>,
@@ -182,7 +182,7 @@ pub struct SetAttributes {
     pub project: Option<u64>,
 }
 
-/// What to make.
+/// A file to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFile<'a> {
     /// What it is.
@@ -214,17 +214,17 @@ pub struct DirectoryEntry {
 /// Flags of rename.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RenameMode {
-    /// Replaces what is there.
+    /// Replaces an existing file.
     #[default]
     Replace,
-    /// Refuses when something is there.
+    /// Refuses when the new name exists (`RENAME_NOREPLACE`).
     NoReplace,
-    /// Swaps the two.
+    /// Swaps the two files (`RENAME_EXCHANGE`).
     Exchange,
-    /// Replaces what is there, and leaves a character device 0:0 under the old name: overlays take
-    /// it for a file that was removed.
+    /// Replaces an existing file, and leaves a character device 0:0 under the old name
+    /// (`RENAME_WHITEOUT`), which overlayfs takes for a removed file.
     Whiteout,
-    /// The same, but refuses when something is there.
+    /// As `Whiteout`, but refuses when the new name exists.
     WhiteoutNoReplace,
 }
 
@@ -252,7 +252,7 @@ pub enum Seek {
     Hole,
 }
 
-/// What a file may lend those who run it.
+/// Privileges that a file gives to programs that execute it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privileges {
     /// `security.capability`.
@@ -261,14 +261,14 @@ pub enum Privileges {
     All,
 }
 
-/// What a file is opened for.
+/// The access that a file is opened for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpenRights {
     /// Contents, or the entries of a directory, are read.
     pub reads: bool,
     /// Contents are written.
     pub writes: bool,
-    /// What is written goes to the end (`O_APPEND`).
+    /// Writes go to the end (`O_APPEND`).
     pub appends: bool,
     /// It is executed.
     pub executes: bool,
@@ -294,21 +294,21 @@ pub enum XattrMode {
     Replace,
 }
 
-/// What becomes of the set-group-id bit of a file that gets an access control list.
+/// Whether a file that gets a POSIX list keeps its set-group-id bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetGroupId {
     /// It stays if the caller is in the file's group, or privileged.
     AsTheyMay,
-    /// It goes: who asked has seen that the caller may not keep it.
+    /// It is removed: the front end has checked that the caller may not keep it.
     Goes,
 }
 
 /// What `statvfs` shows, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpaceFacts {
-    /// All there is to this dataset.
+    /// The whole space of this dataset, used and available.
     pub total_bytes: u64,
-    /// What is left of it.
+    /// The available space.
     pub available_bytes: u64,
     /// Objects that exist or could.
     pub total_objects: u64,

@@ -1,12 +1,12 @@
-//! Files without a name: freed when nobody has them open any more, or after a crash at the next
-//! mount.
+//! The unlinked set: files without a name, which are freed with their last close, or after a crash
+//! at the next mount.
 //!
 //! # Mechanism
 //! When the last name of a file goes, the file is put into the *unlinked set*, a ZAP of the file
 //! system, in the same transaction. Then, or when it is closed for the last time, its contents are
 //! freed in bounded pieces, each in a transaction of its own, and with the last piece the object
-//! and its place in the set. Small files that nobody has open do not take the way through the set:
-//! they are freed in the transaction that removes their name.
+//! and its place in the set. Small files that are not open do not come into the set: they are freed
+//! in the transaction that removes their name.
 //!
 //! A file's hidden directory of extended attributes is freed before the file that leads to it.
 //! OpenZFS frees the file first and puts the directory into the set, to be emptied later; so there
@@ -16,8 +16,7 @@
 //! transaction that gives it its first name.
 //!
 //! # After a crash
-//! What is in the set when a file system is mounted has no name and nobody has it open: it is
-//! freed.
+//! A mount frees all files in the set: they have no name and are not open.
 
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ use crate::ops::text_of;
 pub(crate) const BLOCKS_PER_TX: u64 = 64 * 1024;
 
 impl FileSystem {
-    /// Frees what was left without a name. For files that nobody can have open: while mounting.
+    /// Frees all files in the unlinked set. For a mount, before any file can be open.
     pub(crate) fn drain_unlinked(&self, operation: &Operation) -> Result<(), PosixError> {
         let Some(set) = self.unlinked else {
             return Ok(());
@@ -56,13 +55,14 @@ impl FileSystem {
             let node = match self.node(id, operation) {
                 Ok(node) => node,
                 Err(PosixError::NotFound) => {
-                    // Freed already, by a program that stores the two apart.
+                    // The file was freed already, by a program that removes the entry in a later
+                    // transaction.
                     if let Some(name) = text_of(entry.name) {
                         let tx = self.begin_freeing(0, operation)?;
                         let zap = open_zap(&object, operation);
                         let removed = zap.remove(&tx, name.as_slice());
                         match removed.map_err(table_error(set)) {
-                            // Under this name was another file, and that was freed.
+                            // The entry was of another file, which was freed.
                             Err(PosixError::NotFound) => {}
                             other => other?,
                         }
@@ -70,10 +70,10 @@ impl FileSystem {
                     self.unlinked_counts.freed();
                     continue;
                 }
-                // What cannot be read cannot be freed. It stays in the set and does no harm.
+                // A file that cannot be read cannot be freed. It stays in the set and does no harm.
                 Err(_) => continue,
             };
-            // Nor does what makes no sense.
+            // Nor does a damaged one.
             if let Err(error @ PosixError::Pool(_)) = self.free_if_unused(&node, operation) {
                 return Err(error);
             }
@@ -116,7 +116,7 @@ impl FileSystem {
             .insert(tx, unlinked_name(node.id).as_str(), &word)
             .map_err(table_error(set))
         {
-            // From before a crash of a program that frees in another order; it says the same.
+            // The entry is left from a program that frees in another order, before a crash.
             Err(PosixError::Exists) => Ok(()),
             other => other,
         }
@@ -141,9 +141,9 @@ impl FileSystem {
         }
     }
 
-    /// The last name of a file has gone, in this transaction: frees it, or has it freed later. The
-    /// caller holds `change`, has made the record of that for the intent log, and calls
-    /// [`FileSystem::free_if_unused`] when the transaction and all locks are gone.
+    /// Frees a file that has lost its last name in this transaction, or adds it to the unlinked
+    /// set. The caller holds `change`, has handed over the record for the intent log, and calls
+    /// [`FileSystem::free_if_unused`] after it has dropped the transaction and all locks.
     pub(crate) fn lose_last_name(
         &self,
         node: &Arc<Node>,
@@ -190,7 +190,8 @@ impl FileSystem {
         freed
     }
 
-    /// Frees all that a condemned file has, in as many transactions as it takes.
+    /// Frees the contents, extended attributes and object of a condemned file, in as many
+    /// transactions as it takes.
     fn free_in_parts(&self, node: &Arc<Node>, operation: &Operation) -> Result<(), PosixError> {
         let facts = node.facts();
         if facts.is_directory() && facts.flags.has(ZnodeFlags::XATTR) {
@@ -225,8 +226,8 @@ impl FileSystem {
         self.store(node, facts, &tx, operation)
     }
 
-    /// Frees what is in a hidden directory, each with its entry. What does not belong there keeps
-    /// its other names, and what cannot be read its entry.
+    /// Frees the files in a hidden directory, each with its entry. A file that does not belong
+    /// there keeps its other names, and one that cannot be read its entry.
     #[doc(alias = "zfs_purgedir")]
     fn free_xattrs(&self, directory: &Node, operation: &Operation) -> Result<(), PosixError> {
         let table = self.directory(directory, operation)?;
@@ -250,7 +251,7 @@ impl FileSystem {
         outcome
     }
 
-    /// An extended attribute loses a name, and is freed with the last one.
+    /// Removes a link of an extended attribute, and frees it with the last one.
     fn free_xattr(
         &self,
         file: &Arc<Node>,
@@ -269,8 +270,9 @@ impl FileSystem {
         }
     }
 
-    /// Frees the contents from an offset on, from the end backwards and in bounded pieces, so that
-    /// at most what fits in one transaction is left. The caller holds `change` and no transaction.
+    /// Frees the contents from an offset on, from the end backwards and in bounded pieces. A last
+    /// part that fits in one transaction is left to the caller. The caller holds `change` and no
+    /// transaction.
     pub(crate) fn free_contents(
         &self,
         node: &Node,
@@ -287,7 +289,7 @@ impl FileSystem {
             }
             let bytes = BLOCKS_PER_TX.saturating_mul(block_size);
             let offset = last.start.get().saturating_mul(block_size);
-            // What cannot be read is freed as whole.
+            // Blocks of pointers that cannot be read are freed whole.
             let _prepared = node
                 .object
                 .prepare_free(offset, tarn_object::TO_END, operation);
@@ -321,9 +323,9 @@ impl FileSystem {
 }
 
 /// Frees an object's end from a block on, or from a block before it, but not before `first`, and
-/// gives back from which. Pieces begin where blocks of pointers do: those that cannot be read are
-/// given up as whole. Where not even the pointer to one can be found, all below the one above it
-/// goes.
+/// gives the block from which it was freed. Pieces begin where indirect blocks do: one that cannot
+/// be read is given up whole. Where the pointer to it cannot be read either, all blocks below the
+/// indirect block above are given up.
 fn free_end(
     object: &Object,
     first: u64,
@@ -347,15 +349,15 @@ fn free_end(
     }
 }
 
-/// Whether a file belongs into a hidden directory, or a hidden directory to a file: whoever made it
-/// said so there. What a damaged entry leads to may be another's.
+/// Whether a file belongs into a hidden directory, or a hidden directory to a file, by its own
+/// attributes: a damaged entry may lead to an unrelated file.
 fn is_hidden_in(hidden: &Node, owner: &Node) -> bool {
     let facts = hidden.facts();
     let is_hidden = facts.flags.has(ZnodeFlags::XATTR) && facts.parent == owner.id;
     is_hidden && hidden.id != owner.id
 }
 
-/// What a file is called in the unlinked set.
+/// The name of a file's entry in the unlinked set.
 #[doc(alias = "zap_add_int")]
 pub(crate) fn unlinked_name(id: ObjectId) -> String {
     format!("{:x}", id.get())

@@ -1,4 +1,4 @@
-//! Attributes from before and after an operation, as one answer.
+//! Attributes from before and after an operation, for NFS (weak cache consistency).
 //!
 //! # Problem
 //! A client of NFS that has cached a directory or a file learns from the answer to its own change
@@ -24,7 +24,7 @@ use crate::filesystem::FileSystem;
 use crate::node::Node;
 use crate::types::{Attributes, Timestamp};
 
-/// What is kept of the attributes from before a change.
+/// The attributes of a file before a change that NFS asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttributesBefore {
     /// Size in bytes.
@@ -48,15 +48,14 @@ pub struct BeforeAndAfter {
     pub after: Attributes,
 }
 
-/// The files that operations have changed, each once.
+/// The files that an operation has changed, each once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Witnessed {
     files: Vec<BeforeAndAfter>,
 }
 
 impl Witnessed {
-    /// What became of a file. None if it was not changed, or was freed: then what it shows now is
-    /// what it showed before.
+    /// The attributes of a file before and after. None if it was not changed, or was freed.
     pub fn of(&self, file: ObjectId) -> Option<&BeforeAndAfter> {
         self.files.iter().find(|seen| seen.file == file)
     }
@@ -66,7 +65,7 @@ thread_local! {
     static WITNESSED: RefCell<Option<Witnessed>> = const { RefCell::new(None) };
 }
 
-/// Takes the notes of the thread away, however an operation ends.
+/// Clears the notes of the thread, also when an operation panics.
 struct Notes {
     outer: Option<Witnessed>,
 }
@@ -86,7 +85,7 @@ impl Drop for Notes {
 }
 
 impl FileSystem {
-    /// Runs an operation of this file system, and gives with its outcome what it changed.
+    /// Runs an operation of this file system, and gives its outcome with the files that it changed.
     pub fn witnessed<T>(&self, operation: impl FnOnce() -> T) -> (T, Witnessed) {
         let notes = Notes::begin();
         let outcome = operation();
@@ -95,7 +94,7 @@ impl FileSystem {
         (outcome, seen)
     }
 
-    /// A file has other facts now. The caller holds `change`.
+    /// Notes a change of a file's facts. The caller holds `change`.
     pub(crate) fn witness(&self, node: &Node, old: &Facts) {
         let is_wanted = WITNESSED.with_borrow(Option::is_some);
         if !is_wanted {

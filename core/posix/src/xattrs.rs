@@ -1,18 +1,19 @@
-//! Extended attributes as they are stored: in the file's own attributes, or in a hidden directory.
+//! How extended attributes are stored: among the file's system attributes (`xattr=sa`), or in a
+//! hidden directory (`xattr=dir`).
 //!
 //! # Mechanism
-//! With `xattr=sa` they are a list of names and bytes in one attribute of the file, which is quick
-//! to reach and limited. With `xattr=dir`, and when the list would be too large, each is a file in
-//! a directory that has no name, to which an attribute of the file leads. Files in the form of
-//! before version 5 have only that directory. Readers look into the list first and then into the
-//! directory, whatever the property says, for it may have changed.
+//! With `xattr=sa` they are a name-value list in one system attribute of the file, which is fast
+//! and limited in size. With `xattr=dir`, and when the list would be too large, each is a file in a
+//! directory that has no name, to which an attribute of the file leads. Files in the form of before
+//! version 5 have only that directory. Readers look into the list first and then into the
+//! directory, whatever the property says now, since it may have changed.
 //!
 //! Names are stored with their namespace. Some systems leave the namespace of users out
 //! (`xattr_compat=all`), so a name without one is the users' too.
 //!
 //! # Invariants
-//! - A name is in one of the two places: who puts it into one takes it out of the other, in the
-//!   same transaction.
+//! - A name is in one of the two places: a change that adds it to one removes it from the other, in
+//!   the same transaction.
 
 use std::sync::Arc;
 
@@ -40,21 +41,21 @@ use crate::types::{Credentials, FileKind};
 /// The largest value that goes into the list.
 #[doc(alias = "DXATTR_MAX_ENTRY_SIZE")]
 const LISTED_VALUE_BYTES_MAX: usize = 32 << 10;
-/// The largest list: what the size of an attribute can say. (OpenZFS allows one word more, which it
-/// cannot.)
+/// The largest list that the 16-bit size of a system attribute can express. (OpenZFS allows one
+/// word more, which it cannot.)
 #[doc(alias = "DXATTR_MAX_SA_SIZE")]
 const LIST_BYTES_MAX: usize = (64 << 10) - 8;
 /// The largest value, as Linux has it.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
-/// The largest value we read. Systems other than Linux store larger ones.
+/// The largest value that is read. Systems other than Linux store larger ones.
 const STORED_BYTES_MAX: usize = 1 << 20;
 /// The longest name, as Linux has it.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
-/// To whom an attribute belongs, by the start of its name.
+/// The namespace of an attribute, by the prefix of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Namespace {
-    /// Everybody who may use the file.
+    /// `user`: for all users with access to the file.
     User,
     /// Privileged users.
     Trusted,
@@ -80,13 +81,13 @@ impl Namespace {
         found.map(|(namespace, _)| *namespace)
     }
 
-    /// Whether there is nothing behind the namespace. No attribute is named so.
+    /// Whether a name is only the prefix, which no attribute is named.
     pub fn is_all_of(self, name: &[u8]) -> bool {
         Namespace::ALL.contains(&(self, name))
     }
 
-    /// The name without the users' namespace, as some systems store it; none where that would be
-    /// taken for something else.
+    /// The name without `user.`, as some systems store it; none where that would be the name of
+    /// another namespace.
     pub fn bare_user_name(name: &[u8]) -> Option<&[u8]> {
         let bare = name.strip_prefix(b"user.")?;
         (!bare.is_empty() && Namespace::of(bare).is_none()).then_some(bare)
@@ -152,8 +153,8 @@ impl FileSystem {
         Ok(names)
     }
 
-    /// Gives a file an attribute, or another value. The facts change; the caller, who holds
-    /// `change`, stores them.
+    /// Sets an attribute of a file. Changes the facts, which the caller stores. The caller holds
+    /// `change`.
     #[doc(alias("zpl_xattr_set_sa", "zpl_xattr_set_dir"))]
     #[expect(
         clippy::too_many_arguments,
@@ -189,8 +190,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Takes an attribute from a file that has it. The facts change; the caller, who holds
-    /// `change`, stores them.
+    /// Removes an attribute of a file that has it. Changes the facts, which the caller stores. The
+    /// caller holds `change`.
     pub(crate) fn take_xattr(
         &self,
         object: &Arc<Object>,
@@ -211,7 +212,7 @@ impl FileSystem {
         }
     }
 
-    /// True when it was there.
+    /// True when it existed.
     fn take_from_list(
         &self,
         object: ObjectId,
@@ -234,7 +235,7 @@ impl FileSystem {
         Ok(true)
     }
 
-    /// True when it was there.
+    /// True when it existed.
     fn take_from_directory(
         &self,
         facts: &Facts,
@@ -259,7 +260,7 @@ impl FileSystem {
         Ok(true)
     }
 
-    /// Writes the file of an attribute, which is made if there is none.
+    /// Writes the file of an attribute, and makes it if it does not exist.
     #[expect(
         clippy::too_many_arguments,
         reason = "a name, a value, and where both go"
@@ -339,7 +340,7 @@ impl FileSystem {
         Ok(node)
     }
 
-    /// The file has this hidden directory from now on.
+    /// Sets the hidden directory of a file.
     pub(crate) fn lead_to_xattr_directory(
         &self,
         facts: &mut Facts,
@@ -356,9 +357,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The hidden directory and what is in it go to the owner, group and project that the file has
-    /// now. There may be many attributes, so each goes in a transaction of its own. Gives back the
-    /// last group that was changed. The caller holds the file's `change`.
+    /// Gives the hidden directory and its files the owner, group and project that the file has now,
+    /// each in a transaction of its own, since there may be many. Gives the last txg of them. The
+    /// caller holds the file's `change`.
     #[doc(alias = "zfs_setattr_dir")]
     pub(crate) fn hand_over_xattrs(
         &self,
@@ -400,7 +401,7 @@ impl FileSystem {
         Ok(tx.txg())
     }
 
-    /// A new file or directory that belongs to the owner of another file and shows nowhere.
+    /// Makes a hidden file or directory with the owner of another file.
     pub(crate) fn make_hidden(
         &self,
         parent: ObjectId,

@@ -97,7 +97,7 @@ fn files_that_nobody_uses_leave_memory_and_come_back() {
     }
     mounted.files.opened(ids[7], &mounted.operation).unwrap();
     assert!(mounted.files.files_in_memory() > 200);
-    // The first turn notes who was used since.
+    // The first turn marks the files that were used since.
     mounted.files.let_idle_go();
     assert!(mounted.files.files_in_memory() > 200);
     mounted.files.let_idle_go();

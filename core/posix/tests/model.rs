@@ -1,5 +1,5 @@
 //! Files against a tree in memory: many operations in random order, the same answers, and the same
-//! tree afterwards, also for somebody who mounts it anew.
+//! tree afterwards, also after it is mounted anew.
 
 mod support;
 

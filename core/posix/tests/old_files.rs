@@ -373,7 +373,7 @@ fn what_an_old_file_takes_for_its_list_and_is_none_stays() {
         name_list(&mounted, id, other);
     }
     let mounted = mounted.remounted().upgraded();
-    // A list that cannot be read is kept for who may be able to.
+    // A list that cannot be read is kept for programs that can.
     write(&mounted, &root(), first, b"new");
     set_xattr(&mounted, first, b"user.a", b"value");
     assert_eq!(structure(&mounted, first).acl.external, other);

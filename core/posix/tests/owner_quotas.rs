@@ -58,7 +58,7 @@ fn a_user_quota_that_is_used_up_allows_no_more() {
     mounted
         .make(&someone(2), mounted.root(), "h", FileKind::Regular, 0o644)
         .unwrap();
-    // What he has goes to somebody else, and is counted there.
+    // The files go to another user, and are counted there.
     let given = SetAttributes {
         uid: Some(3),
         ..SetAttributes::default()
@@ -242,7 +242,7 @@ fn a_file_is_not_given_to_a_user_whose_quota_is_used_up() {
         .unwrap();
     give(user(1)).unwrap();
     mounted.sync();
-    // Who has it already keeps it.
+    // A user that owns the file already keeps it.
     give(user(1)).unwrap();
     let project = |id| SetAttributes {
         project: Some(id),

@@ -1,4 +1,4 @@
-//! Who may do what, as POSIX and Linux have it.
+//! Permissions of operations, as POSIX and Linux have them.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn with_owner(uid: Option<u32>, gid: Option<u32>) -> SetAttributes {
     }
 }
 
-/// A file system whose root everybody may write into.
+/// A file system whose root all users may write into.
 fn open_to_all(properties: MountProperties) -> Mounted {
     let mounted = Mounted::with(NewFileSystem::default(), properties);
     set(
@@ -186,7 +186,7 @@ fn owners_change_modes_and_only_root_gives_files_away() {
     );
     let mut member = one.clone();
     member.groups.push(2);
-    // Who gets another owner or group runs no more as the old ones.
+    // A file with another owner or group does not run with the rights of the old ones any more.
     assert_eq!(
         set(&mounted, &member, file, with_owner(Some(1), Some(2))).unwrap(),
         0o755
@@ -199,7 +199,7 @@ fn owners_change_modes_and_only_root_gives_files_away() {
         set(&mounted, &root, file, with_owner(Some(3), None)).unwrap(),
         0o755
     );
-    // Who is not of the group cannot have the file run as it.
+    // A user that is not of the group cannot have the file run with its rights.
     let file = mounted
         .make(&one, mounted.root(), "g", FileKind::Regular, 0o644)
         .unwrap()
@@ -360,7 +360,7 @@ fn a_new_file_gets_its_group_from_a_directory_that_says_so() {
     let file = mounted
         .make(&one, directory, "f", FileKind::Regular, 0o2755)
         .unwrap();
-    // He is not of the group.
+    // The user is not of the group.
     assert_eq!((file.uid, file.gid, file.permissions), (1, 50, 0o755));
     let inner = mounted
         .make(&one, directory, "i", FileKind::Directory, 0o755)
@@ -592,7 +592,7 @@ fn a_file_that_is_written_to_loses_what_it_lends_those_who_run_it() {
     set(&mounted, &root, file, with_mode(0o6744)).unwrap();
     assert!(drop(Privileges::All));
     assert_eq!(mode(), 0o2744);
-    // It goes all the same when the one who writes is not of the group.
+    // It goes all the same when the writer is not of the group.
     let stranger = someone(777);
     let dropped = files.drop_privileges(&stranger, file, Privileges::All, operation);
     assert!(dropped.unwrap());

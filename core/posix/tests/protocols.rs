@@ -55,7 +55,7 @@ fn a_handle_finds_its_file_after_a_restart_and_is_stale_when_the_file_has_gone()
     assert_eq!(find(&mounted, GUID, &handle).unwrap(), file.id);
     let is_stale = |outcome: Result<_, PosixError>| matches!(outcome, Err(PosixError::Stale));
     assert!(is_stale(find(&mounted, GUID + 1, &handle)));
-    // As long as somebody has it open it is there.
+    // As long as it is open it exists.
     mounted.files.opened(file.id, &mounted.operation).unwrap();
     unlink(&mounted, "a");
     assert_eq!(find(&mounted, GUID, &handle).unwrap(), file.id);

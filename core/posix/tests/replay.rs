@@ -448,7 +448,7 @@ fn an_exclusive_creation_is_recognized_after_its_record_was_replayed() {
     };
     let verifier = [9, 8, 7, 6, 5, 4, 3, 2];
     let made = make(&recorded.mounted, verifier).unwrap();
-    // What everybody's commits store is enough.
+    // The shared records, which every commit stores, are enough.
     let records = recorded.stored(|record| record.object.is_none());
     let fresh = Mounted::with(NewFileSystem::default(), properties(1));
     replay(&fresh, &records);
@@ -456,8 +456,7 @@ fn an_exclusive_creation_is_recognized_after_its_record_was_replayed() {
     assert!(matches!(make(&fresh, [0; 8]), Err(PosixError::Exists)));
 }
 
-/// Whoever commits one file has the changes of all names stored, and those of his file; nothing of
-/// others.
+/// A commit of one file stores the changes of all names, and those of its file; nothing of others.
 #[test]
 fn what_one_file_needs_can_be_replayed_alone() {
     for seed in 1..=24_u64 {
@@ -486,8 +485,8 @@ fn what_one_file_needs_can_be_replayed_alone() {
     }
 }
 
-/// Whoever commits a file while it is removed stores what was written into it, or learns of the
-/// removal. Files are small, which are freed at once, or open, which stay.
+/// A commit of a file while it is removed stores what was written into it, or finds the removal.
+/// Files are small, which are freed at once, or open, which stay.
 #[test]
 fn a_file_is_there_until_the_log_has_heard_of_its_removal() {
     let mounted = Mounted::new();
@@ -546,7 +545,7 @@ fn a_file_is_there_until_the_log_has_heard_of_its_removal() {
 }
 
 /// An extended attribute that moves between the list and the hidden directory has its old or its
-/// new value, whoever commits: here, another file.
+/// new value, with a commit of any file: here, another one.
 #[test]
 fn an_attribute_that_moves_is_nowhere_without_a_value() {
     const NAME: &[u8] = b"user.moves";
@@ -582,7 +581,7 @@ fn an_attribute_that_moves_is_nowhere_without_a_value() {
 }
 
 /// An extended attribute that is made in the hidden directory has its value there, or is not there,
-/// whoever commits: here, another file.
+/// with a commit of any file: here, another one.
 #[test]
 fn an_attribute_that_is_new_is_nowhere_without_its_value() {
     const NAME: &[u8] = b"user.new";

@@ -24,8 +24,8 @@ fn a_directory_of_extended_attributes_without_a_file_goes_with_all_that_is_in_it
     without_a_file(|_| Vec::new());
 }
 
-/// Entries that lead to what is no extended attribute of that directory: who was damaged so is
-/// mounted, and nobody else's files go.
+/// Entries that lead to a file that is no extended attribute of that directory: a file system with
+/// such damage is mounted, and unrelated files stay.
 #[test]
 fn what_is_only_said_to_be_an_extended_attribute_stays() {
     without_a_file(|[other, folder, hidden, directory]| {
@@ -114,8 +114,8 @@ fn without_a_file(more: impl FnOnce([ObjectId; 4]) -> Vec<ObjectId>) {
     assert_eq!(found.unwrap(), b"hidden");
 }
 
-/// What the set says of files that are not there, or are there under another number, keeps nobody
-/// from mounting.
+/// What the set says of files that are not there, or are there under another number, keeps no file
+/// system from mounting.
 #[test]
 fn a_set_that_makes_no_sense_is_mounted() {
     let mounted = Mounted::new();

@@ -2,19 +2,19 @@
 //!
 //! # Problem
 //! A log has no table of its blocks. Each block names the next one before that is written, so every
-//! log ends with a pointer to a block that was never written, and the room it names can hold
-//! anything, even a block of an older log. And the disk may lie: chains bite their tails, lengths
+//! log ends with a pointer to a block that was never written, and its place can hold anything, even
+//! a block of an older log. And the disk may lie: a chain may lead back to itself, and lengths may
 //! have no bounds.
 //!
 //! # Mechanism
-//! A block belongs to the log when it verifies with what the pointer to it says: the number of its
-//! log, its object set, its place in the chain. The first that does not is the end. A log that was
-//! *claimed* after a crash says how far it goes: what is behind that is not looked at, and what is
-//! before it has to be readable.
+//! A block belongs to the log when it verifies with the verifier in the pointer to it: the number
+//! of its log, its object set, its place in the chain. The first block that does not is the end.
+//! The head of a log that was *claimed* after a crash says how far the log goes: blocks behind that
+//! are not read, and blocks before it have to be readable.
 //!
 //! # Invariants
 //! - The walk ends: places in the chain only grow, and are counted.
-//! - What is no log block by its pointer is not read.
+//! - A block that is no log block by its pointer is not read.
 //! - The walk says why it ended; its caller decides what an end means.
 
 use std::collections::BTreeSet;
@@ -29,14 +29,14 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::IntentLogHead;
 use tarn_probe::{Operation, OperationKind};
 
-/// Longest log that is followed. Ours are shorter; of others it is a guess: more blocks than any
-/// pool has written between two groups.
+/// Longest log that is followed. Tarn's are shorter; for others a guess: more blocks than any pool
+/// writes between two txgs.
 const BLOCKS_MAX: u64 = 1 << 20;
-/// From here on a chain of ours is not made longer before a group is stored. On the disk it may be
-/// longer by what a group that is being stored has passed already.
+/// At this length a chain of Tarn does not grow before a txg is stored. On the disk it may be
+/// longer by the blocks that the syncing txg frees.
 pub(crate) const OWN_BLOCKS_MAX: u64 = BLOCKS_MAX / 4;
 
-/// What a walk comes to.
+/// A block or record that a walk finds.
 #[derive(Debug)]
 pub enum Found<'a> {
     /// A block that a pointer of the chain names; it is read after this, and perhaps was never
@@ -54,7 +54,7 @@ pub enum Found<'a> {
 pub enum ChainEnd {
     /// The chain names no further block.
     Hole,
-    /// All that was claimed was found.
+    /// The walk found all that was claimed.
     Claimed,
     /// A block does not verify, or is not the next of this log: it was never written. The usual end
     /// of a log that was not closed.
@@ -74,7 +74,7 @@ pub enum ChainEnd {
         /// The place of the block in the chain.
         block: u64,
     },
-    /// A block verified, and has a record that makes no sense.
+    /// A block verified, and has a record that cannot be decoded.
     BadRecord {
         /// The place of the block in the chain.
         block: u64,
@@ -120,7 +120,7 @@ pub fn walk(
     operation: &Operation,
     visit: &mut dyn FnMut(Found<'_>) -> ControlFlow<()>,
 ) -> ChainEnd {
-    // What does not verify at the end of a log is no fault of a device.
+    // A block that does not verify at the end of a log is no fault of a device.
     let search = Operation::internal(operation.clock(), OperationKind::LogSearch);
     let limits = Limits::of(head);
     let mut seen: BTreeSet<Option<Dva>> = BTreeSet::new();
@@ -186,7 +186,7 @@ pub fn walk(
     ChainEnd::TooLong
 }
 
-/// How far a log goes that was claimed.
+/// How far a claimed log goes.
 struct Limits {
     block: u64,
     record: u64,
@@ -223,7 +223,7 @@ fn is_followed_by(pointer: &BlockPointer, next: &BlockPointer) -> bool {
     next.is_hole() || (next.checksum_words.0 == expected && expected[SEQUENCE_WORD] != 0)
 }
 
-/// What a block that was not read says about its log.
+/// The end of a log at a block that could not be read.
 fn end_of(block: u64, why: ReadError) -> ChainEnd {
     match why {
         ReadError::Encrypted { .. } => ChainEnd::Encrypted { block },

@@ -1,15 +1,15 @@
-//! Claiming a log that an earlier run left behind, before anything is allocated.
+//! Claiming the intent logs that a crash has left, before anything is allocated.
 //!
 //! # Problem
 //! After a crash no space map has the blocks of a log: they were written between txgs. Allocating
 //! in such a pool would overwrite them.
 //!
 //! # Mechanism
-//! When a pool is opened for writing, all logs are looked at first ([`survey`]). Of each it is
-//! known then which blocks have to be marked as allocated, those born after the newest stored
-//! group, and what its head has to say: how far the log goes, and whether there is something to
-//! replay. The pool marks the blocks, and stores heads and space maps in one group, its first. From
-//! then on the log keeps until it is replayed, also over further crashes.
+//! When a pool is opened for writing, all logs are surveyed first ([`survey`]). The survey of a log
+//! gives the blocks to be marked as allocated, those born after the newest stored txg, and the new
+//! head: how far the log goes, and whether it has records to replay. The pool marks the blocks, and
+//! stores heads and space maps in its first txg. From then on the log stays until it is replayed,
+//! also over further crashes.
 //!
 //! Records of clones lead to blocks of other files, which may be freed before the log is replayed,
 //! for it is replayed when its dataset is mounted. So each of these blocks gets a reference when
@@ -17,16 +17,16 @@
 //! that were stored: destroying a log, here and in OpenZFS, gives up a reference for each.
 //!
 //! The last blocks of a log may be on some devices only, for the power failed while they were being
-//! written. The claim names them, so what was read of the log is listed, and the pool self-heals it
-//! on all devices in use before it stores the claim. Otherwise the log would end in the midst of
-//! what was claimed as soon as such a device is taken out of use.
+//! written. The claim includes them, so the survey lists the blocks that it read, and the pool
+//! self-heals these on all devices in use before it stores the claim. Otherwise the log would end
+//! before its claimed end as soon as such a device is taken out of use.
 //!
 //! # Invariants
-//! - Nothing is claimed of a log that is not understood to its end, in any dataset: then the pool
-//!   is not opened for writing.
+//! - If the log of any dataset cannot be read to its end, no log is claimed and the pool is not
+//!   opened for writing.
 //!
 //! # After a crash
-//! Before the first group is stored nothing has changed; after it, all is claimed.
+//! Before the first txg is stored nothing has changed; after it, all logs are claimed.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -44,21 +44,21 @@ use crate::chain::{ChainEnd, Found, place_in_chain, walk};
 /// milliseconds at best while devices hang, and an administrator looks after an hour.
 const GROUPS_AHEAD_MAX: u64 = 1 << 20;
 
-/// What a look at a log gives.
+/// The result of surveying a log.
 #[derive(Debug, Clone)]
 pub struct Survey {
-    /// What is to be done, if the log has to be claimed.
+    /// The claim, if the log has to be claimed.
     pub claim: Option<Claim>,
-    /// What all devices in use have to have before the log is claimed, and better have if it was
-    /// claimed by others: its blocks that were read, and blocks of data that its records name and
-    /// perhaps no group has stored.
+    /// Blocks that all devices in use must have before the log is claimed, and should have if it
+    /// was claimed before: the log's own that were read, and blocks of data that its records name
+    /// and perhaps no txg has stored.
     pub needed: Vec<BlockPointer>,
-    /// The newest group that a block of the log was born in. Groups go on behind it, for nothing
-    /// that is freed may be of the future.
+    /// The newest birth of a block of the log. The pool's next txg is behind it, since a block must
+    /// not be born after the txg that frees it.
     pub newest: Txg,
 }
 
-/// What is to be done to claim a log.
+/// The changes that claim a log.
 #[derive(Debug, Clone)]
 pub struct Claim {
     /// Blocks that no space map has: those of the log, and those that its records name.

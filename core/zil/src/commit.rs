@@ -1,4 +1,4 @@
-//! Making changes durable now.
+//! Commits: making changes durable now (`zil_commit`).
 //!
 //! # Mechanism
 //! The thread that commits writes itself: it takes the records that its file needs, makes them

@@ -1,8 +1,8 @@
-//! Why durability could not be promised.
+//! Errors of commits.
 
 use tarn_object::AssignError;
 
-/// Why durability could not be promised.
+/// Why a commit could not make changes durable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {

@@ -1,11 +1,11 @@
-//! Freeing what a log has on the disk: when it was replayed, or its dataset is destroyed.
+//! Freeing the blocks of a log, when it was replayed or its dataset is destroyed.
 //!
 //! # Mechanism
-//! The first block of a log is allocated from the moment the head names it. Of those after it we
-//! know that only for a log that was claimed after a crash: up to the last block claimed, with the
-//! blocks that its records of writes name, and the references to those that its records of clones
-//! name. A pool with a log that could not be claimed is not opened for writing, so a log that was
-//! not claimed has nothing more than the first block once the pool is open.
+//! The first block of a log is allocated from the moment the head names it. Later blocks are known
+//! to be allocated only in a log that was claimed after a crash: up to the last block claimed, with
+//! the blocks that its records of writes name, and the references to those that its records of
+//! clones name. A pool with a log that could not be claimed is not opened for writing, so a log
+//! that was not claimed has nothing more than the first block once the pool is open.
 //!
 //! A log that is emptied instead of claimed has more: all blocks of the chain that were allocated
 //! before the groups began that were never stored. What its records name is not its own.

@@ -1,9 +1,8 @@
-//! The intent log: what was promised before its txg is stored.
+//! The intent log (ZIL): changes that are durable before their txg is stored.
 //!
 //! # Problem
 //! A change is durable when its transaction group is stored, seconds later. A synchronous change
-//! (`fsync`, `O_SYNC`, `sync=always`) must not wait so long, and must not close txgs before their
-//! time.
+//! (`fsync`, `O_SYNC`, `sync=always`) must not wait so long, and must not close txgs early.
 //!
 //! # Mechanism
 //! Each change of a file system leaves a small record in memory ([`IntentLog::record`]); when its
@@ -11,10 +10,11 @@
 //! records, those that its file needs ([`IntentLog::commit`]).
 //!
 //! # Invariants
-//! - What [`IntentLog::commit`] has promised is in a stored group, or in the log on the disk.
+//! - When [`IntentLog::commit`] has succeeded, its changes are in a stored txg, or in the log on
+//!   the disk.
 //!
 //! # Knows nothing about
-//! Files: what a record means is decided above.
+//! Files: the layers above know what a record means.
 
 mod batches;
 pub mod chain;

@@ -1,14 +1,14 @@
 //! The log of one file system or volume: [`IntentLog`].
 //!
 //! # Mechanism
-//! What is in memory is behind one short lock: records that wait ([`pending`](crate::pending)), the
-//! blocks of the chain, and which batches are under way ([`batches`](crate::batches)). Nothing is
-//! waited for under it. Operations on files add records; `commit` takes them out and writes them;
+//! The state in memory is under one short lock: records that wait ([`pending`](crate::pending)),
+//! the blocks of the chain, and the batches under way ([`batches`](crate::batches)). No thread
+//! waits under it. Operations on files add records; `commit` takes them out and writes them;
 //! `storing` keeps the chain and the head true as groups are stored.
 //!
 //! # Invariants
-//! - While `must_wait` is not stored, no batch is begun: what is missing in the log is in a group
-//!   before it.
+//! - While `must_wait` is not stored, no batch is begun: changes that the log lacks are in that txg
+//!   or earlier ones.
 //! - The last block of a chain has a place and was not written.
 
 use std::collections::VecDeque;
@@ -70,7 +70,7 @@ pub struct IntentLog {
 /// Hears of every record.
 type Watcher = Box<dyn Fn(&IntentRecord) + Send + Sync>;
 
-/// What is in memory of a log.
+/// The state of a log in memory.
 pub(crate) struct State {
     pub(crate) pending: Pending,
     pub(crate) batches: Batches,
@@ -89,7 +89,7 @@ pub(crate) struct Chain {
     pub(crate) blocks: VecDeque<ChainBlock>,
     /// No batch is put behind it any more: a block failed, or the log is closed.
     pub(crate) is_ended: bool,
-    /// What its blocks are known by.
+    /// The random numbers in the names of its blocks.
     name: [u64; 2],
     /// How many blocks were made.
     pub(crate) count: u64,
@@ -231,7 +231,7 @@ impl IntentLog {
         self.takes_xattrs.store(true, Ordering::Relaxed);
     }
 
-    /// What commits spare from now on.
+    /// Sets the property `logbias`.
     pub fn set_bias(&self, bias: LogBias) {
         self.spares_devices
             .store(bias == LogBias::Throughput, Ordering::Relaxed);
@@ -267,9 +267,9 @@ impl IntentLog {
         self.remember(tx, [record]);
     }
 
-    /// As [`IntentLog::record`], of one operation that no single record says, and that would be
-    /// wrong by halves: these are in the log all or not at all. All are of one file, or every
-    /// commit needs all of them; and none has contents to be fetched.
+    /// As [`IntentLog::record`], for one operation that takes several records, of which a part
+    /// would be wrong: either all are in the log or none. All are of one file, or every commit
+    /// needs all of them; and none has contents to be fetched.
     pub fn record_together(&self, tx: &Tx, records: Vec<IntentRecord>) {
         assert!(
             records.windows(2).all(|two| two[0].object == two[1].object)
@@ -301,7 +301,7 @@ impl IntentLog {
         }
     }
 
-    /// A change was made that no record can say: until its group is stored, commits wait for that.
+    /// Notes a change that no record can express: commits wait until its txg is stored.
     pub fn note_unlogged(&self, tx: &Tx) {
         let mut state = self.state.lock();
         state.must_wait = state.must_wait.max(tx.txg());
@@ -334,14 +334,14 @@ impl IntentLog {
         self.replaying.store(0, Ordering::Relaxed);
     }
 
-    /// A file is finally gone: records that only it needs are not stored any more.
+    /// Drops the records that only commits of a freed file need.
     #[doc(alias = "zil_remove_async")]
     pub fn forget(&self, object: ObjectId) {
         self.state.lock().pending.forget(object);
     }
 
-    /// From now on every commit stores what so far only this file needs, in order: another change
-    /// builds on it, as a rename does on what was written into the file.
+    /// Makes the records of this file shared, so that every commit stores them, in order: a later
+    /// change builds on them, as a rename does on writes to the file.
     #[doc(alias = "zil_async_to_sync")]
     pub fn share(&self, object: ObjectId) {
         self.state.lock().pending.share(object);

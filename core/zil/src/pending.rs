@@ -1,4 +1,4 @@
-//! Records in memory: in order, by group, and by the file that alone needs them.
+//! Records in memory: in order, by txg, and by file where only its commits need them.
 //!
 //! # Mechanism
 //! Each group has a list that every commit needs, and lists that only commits of one file need. A

@@ -1,19 +1,19 @@
-//! A batch made ready: its records in blocks that have their places in the chain.
+//! Preparing a batch: its records go into blocks, which get their places in the chain.
 //!
 //! # Mechanism
 //! The first block is the one that waits at the end of the chain; others and the one that will wait
 //! then are allocated under a hold on the open group, which is not stored before they are written
 //! or have failed.
 //!
-//! Where much was written into a file of a pool without log device, or devices are to be spared
-//! (`logbias=throughput`), records carry no bytes: the blocks themselves are written where they
-//! will stay ([`Indirect`]), with the log's blocks and before these count as written.
+//! For large writes in a pool without log devices, or with `logbias=throughput`, records carry no
+//! bytes: the blocks themselves are written to their final places ([`Indirect`]), with the log's
+//! blocks and before these count as written.
 //!
-//! A batch that is on its way when power is cut may be in the log up to some block. Records of one
-//! operation are in one block, so that it is not there by halves. And where a file was renamed, and
-//! what was written into it before is lost to a later record of the same batch (a cut, a removal),
-//! it would be found under its new name without that: these are in one block, too. Where they are
-//! too large, the batch waits for its group.
+//! When the power fails during a batch, the log may have it up to some block. Records of one
+//! operation are in one block, so that the log has all of them or none. Where a batch renames a
+//! file, and a later record of it (a truncation, a removal) drops bytes that were written before
+//! the rename, the file could be found under its new name without them: these records are in one
+//! block, too. Where they are too large for that, the batch waits for its txg.
 //!
 //! # Invariants
 //! - Batches are made ready one after the other, each behind the last block of the one before.
@@ -42,7 +42,7 @@ use crate::sync_policy::LogBias;
 #[doc(alias = "zfs_immediate_write_sz")]
 const INDIRECT_BYTES_MIN: u64 = 32 << 10;
 
-/// What a batch begins from.
+/// The state of the log from which a batch begins.
 pub(crate) struct Basis {
     /// The block that waits at the end of the chain; none if there is no chain.
     pub(crate) last: Option<BlockPointer>,

@@ -32,7 +32,7 @@ pub enum Contents {
     },
 }
 
-/// What a file has where a write was.
+/// The bytes of a file at the range of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fetched {
     /// As many bytes as were written, or newer ones.
@@ -49,8 +49,8 @@ pub enum Fetched {
     Gone,
 }
 
-/// Knows what is in files, for records that do not say it. Asked by the thread that commits, which
-/// holds no transaction and no lock of the log.
+/// A door: the contents of files, for records without bytes. Called by the thread that commits,
+/// which holds no transaction and no lock of the log.
 pub trait LogSource: Send + Sync {
     /// The bytes of this write into the file of this number and generation; they may be newer than
     /// it.

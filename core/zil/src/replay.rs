@@ -1,4 +1,4 @@
-//! Replaying a log: what was promised before a crash is done again.
+//! Replay: the records of a log are applied again after a crash.
 //!
 //! # Mechanism
 //! When a file system is opened for writing, before it is served, the records of its log are
@@ -55,7 +55,7 @@ pub trait Replay {
     ) -> Result<(), Refusal>;
 }
 
-/// What a record of a write says is to be in the file.
+/// The bytes of a write record, for the file.
 #[derive(Debug)]
 pub struct WrittenData {
     /// From where on.
@@ -66,7 +66,7 @@ pub struct WrittenData {
     pub end: u64,
 }
 
-/// What was done.
+/// The counts of a replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplayCounts {
     /// Records that were applied.
@@ -212,7 +212,7 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Whether what the record is about does not exist any more, and need not.
+    /// Whether the record's file was freed, so that the record is passed over.
     fn is_of_gone_file(&self, record: &LogRecord) -> Result<bool, ObjectError> {
         let Some(object) = record.change.only_object() else {
             return Ok(false);

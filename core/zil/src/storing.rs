@@ -1,4 +1,4 @@
-//! The log beside the groups: what is stored is dropped, what it leaves is freed, and the head
+//! The log and the sync: records of stored txgs are dropped, their blocks are freed, and the head
 //! follows.
 //!
 //! # Mechanism
@@ -24,7 +24,7 @@ use tarn_probe::Operation;
 
 use crate::log::{Chain, ChainBlock, IntentLog, State};
 
-/// When a log that is closed has nothing on the disk any more.
+/// When a closed log has no block on the disk any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogClosing {
     /// It has nothing there.
@@ -35,7 +35,7 @@ pub enum LogClosing {
 
 impl IntentLog {
     /// For the sync thread, in the first pass of a group and before the object set is stored: frees
-    /// what the group makes superfluous and puts the rest into the head.
+    /// the blocks whose records this txg stores, and has the head lead to the first one left.
     ///
     /// # Errors
     /// When a block cannot be freed, which was the log's own: the group must not be stored.

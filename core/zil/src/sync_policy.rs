@@ -1,24 +1,24 @@
-//! What a dataset's properties ask of its log: `sync` and `logbias`. Files and volumes share them.
+//! The properties `sync` and `logbias`, which files and volumes share.
 
-/// What is durable when it is answered (property `sync`).
+/// Which changes are durable when they are answered (property `sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncPolicy {
-    /// What is asked to be durable is.
+    /// Synchronous ones.
     #[default]
     Standard,
     /// Every change is durable when it is answered.
     Always,
-    /// Nothing is waited for.
+    /// None: commits do not wait.
     Disabled,
 }
 
-/// What commits are to spare (property `logbias`).
+/// The property `logbias`: latency or throughput of synchronous writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogBias {
     /// Latency of synchronous writes: log vdevs are used, and up to 8 MiB are written twice.
     #[default]
     Latency,
-    /// The devices: log vdevs are left to others, and what fills its blocks is written once, where
-    /// it stays.
+    /// Throughput: log vdevs are not used, and writes of whole blocks are written once, to their
+    /// final places.
     Throughput,
 }

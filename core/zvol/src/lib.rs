@@ -1,7 +1,6 @@
-//! Volumes: a dataset that is one long row of bytes, for others to put a file system or a database
-//! in.
+//! Volumes (zvols): datasets that are served as block devices.
 //!
-//! # What stands
+//! # What is built
 //! The intent log that an earlier use of a volume left behind is replayed ([`Volume`] answers the
 //! door [`Replay`](tarn_zil::Replay)). Serving volumes is planned.
 //!

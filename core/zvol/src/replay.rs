@@ -1,12 +1,11 @@
-//! Doing again what the intent log of a volume has: the answer to the door [`Replay`].
+//! Replay of the intent log of a volume: implements the door [`Replay`].
 //!
 //! # Mechanism
 //! A volume has one object with data, and two kinds of records: bytes were written, and a range was
-//! freed (discarded). What reaches behind the end of the volume, which may have become smaller
-//! since, is cut off there.
+//! freed (discarded). Ranges are cut off at the end of the volume, which may have shrunk since.
 //!
-//! A record may have been written by any OpenZFS, and the disk may lie: what cannot be is refused,
-//! and nothing has changed then.
+//! A record may be of any version of OpenZFS, and may be damaged: an invalid one is refused, and
+//! has changed nothing then.
 //!
 //! # Invariants
 //! - A record is applied in several transactions only if all but the last leave a state from which
@@ -36,10 +35,10 @@ pub enum RecordError {
     /// The data cannot be read or changed.
     #[error("the volume's data: {0}")]
     Data(#[from] ObjectError),
-    /// No transaction was to be had.
+    /// No transaction could be opened.
     #[error("{0}")]
     NotStored(#[from] AssignError),
-    /// It asks for what cannot be.
+    /// The record is invalid.
     #[error("it makes no sense: {0}")]
     Nonsense(&'static str),
 }
@@ -143,7 +142,7 @@ impl Replay for Volume {
     }
 }
 
-/// Refuses what is about another object than the data, or reaches further than anything can.
+/// Refuses a record of another object than the data, and a range beyond the largest offset.
 fn check(object: ObjectId, offset: u64, length: u64) -> Result<(), RecordError> {
     if object != VOLUME_DATA {
         return Err(RecordError::Nonsense("it is not about the volume's data"));

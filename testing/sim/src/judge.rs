@@ -134,8 +134,7 @@ struct Case<'a> {
 }
 
 /// Which calls change what is in a file's hidden directory: extended attributes, all of them or
-/// those that are large. They have names, and so what was done to the file until then is
-/// everybody's.
+/// those that are large. They have names, and so the file's own records until then are shared.
 fn hidden(actor: &Actor) -> BTreeMap<Inode, Vec<usize>> {
     let is_hidden = |length: usize| actor.hides_xattrs || length > LISTED_BYTES_MAX;
     let mut lengths: BTreeMap<(Inode, &[u8]), usize> = BTreeMap::new();
@@ -249,8 +248,8 @@ impl<'a> Case<'a> {
         counts.max().unwrap_or(0)
     }
 
-    /// Before which call a file's own changes became everybody's, by a change of its name among the
-    /// first ones.
+    /// Before which call the records of a file's own changes became shared, by a change of its name
+    /// among the first ones.
     fn shared_before(&self, inode: Inode, names: usize) -> Option<usize> {
         let mut renames = self.naming[..names].iter().rev();
         renames

@@ -558,8 +558,8 @@ impl Worker {
         .map(drop)
     }
 
-    /// Opens a file that is about to lose its name, and uses it on: nothing of that is promised to
-    /// anybody.
+    /// Opens a file that is about to lose its name, and goes on using it: none of that has to be
+    /// found after a crash.
     fn keep_open(&mut self, path: &str) -> Step {
         let opened = self
             .find(path)

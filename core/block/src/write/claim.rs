@@ -1,8 +1,8 @@
 //! The third stage of writing: a block whose bytes are stored already is not written again.
 //!
 //! # Mechanism
-//! What has the same contents as before stays where it is, and its pointer as it was (nop write):
-//! where its checksum is strong enough to know that, and nothing else about the block would change
+//! A block with the same contents as before stays in its place, with its pointer (nop write): where
+//! its checksum is strong enough to know that, and nothing else about the block would change
 //! ([`WritePolicy::may_stay`](crate::WritePolicy::may_stay)). Claiming a twin in the dedup table is
 //! planned here.
 

@@ -1,4 +1,4 @@
-//! The first stage of writing: what of a block is stored, and how small.
+//! The first stage of writing: holes, embedded blocks and compression.
 //!
 //! # Mechanism
 //! Zeros become a hole. The others are compressed, and those that get small enough go into their
@@ -22,7 +22,7 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{LogicalSize, PhysicalSize, Txg};
 use tarn_transform::{CompressionAlgorithm, compress};
 
-/// What became of the contents.
+/// The contents after this stage.
 pub(super) enum Compressed {
     /// Nothing is stored but the pointer: a hole or an embedded block.
     InPointer(BlockPointer),

@@ -22,7 +22,7 @@ use tarn_ondisk::units::PhysicalSize;
 use tarn_transform::checksum::sha2::sha512;
 use tarn_transform::{CompressionAlgorithm, checksum};
 
-/// What is stored of a block, and how it will be known.
+/// The stored bytes of a block, with their checksum.
 pub(super) struct StoredContents {
     pub(super) bytes: Arc<Buffer>,
     pub(super) compression: CompressionAlgorithm,

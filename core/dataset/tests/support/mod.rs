@@ -107,7 +107,7 @@ impl FillFilesystem for Filler {
     }
 }
 
-/// Nobody owns anything.
+/// Objects without owners.
 pub struct NoOwners;
 
 impl Ownership for NoOwners {
@@ -349,7 +349,7 @@ impl Pool {
         let mut felt = 0;
         let mut children = 0;
         let mut below = directory.children().unwrap();
-        // What is half received is shown to nobody, and charged like the others.
+        // A partial receive is not shown, and charged like the others.
         below.extend(view.directory(&receive_name(name)).ok());
         for child in below {
             let child_stored = child.stored().unwrap();

@@ -41,7 +41,7 @@ impl FillFilesystem for Empty {
     }
 }
 
-/// Nobody owns anything.
+/// Objects without owners.
 struct NoOwners;
 
 impl Ownership for NoOwners {

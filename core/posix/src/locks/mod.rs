@@ -1,24 +1,23 @@
-//! Locks of files: byte ranges as `fcntl` has them, and whole files as `flock` has them.
+//! Locks of files: byte-range locks (`fcntl`) and whole-file locks (`flock`).
 //!
 //! # Problem
-//! A lock that a program takes through a mount must stop a client of an export, and the other way
-//! round. So neither the kernel of the mount nor the export keeps locks: the file system does.
+//! A lock that a program takes through a mount must stop a client of an export, and the reverse. So
+//! the file system keeps all locks, not the mount's kernel or the export.
 //!
 //! # Mechanism
 //! Each lock has a [`LockOwner`]: a holder of the file system, and a number that the holder gave. A
 //! process, an open file description, and an owner of NFS each are one owner. Ranges of one owner
-//! replace each other; those of different owners conflict if one of them is exclusive. `flock` is a
-//! table of its own: as on Linux, it knows nothing of byte ranges.
+//! replace each other; those of different owners conflict if one of them is exclusive. `flock` has
+//! a table of its own: as on Linux, it is independent of byte ranges.
 //!
-//! A request that conflicts is refused, or waits: it gets a [`LockWait`], and its callback is
-//! called in the thread that lets the conflicting lock go. Waiting requests of a file are tried
-//! in the order in which they came. A wait ends by [`FileSystem::cancel_lock_wait`] as well.
+//! A request that conflicts is refused, or waits: it gets a [`LockWait`], and the thread that
+//! releases the conflicting lock calls its callback. Waiting requests of a file are tried in the
+//! order in which they came. A wait ends by [`FileSystem::cancel_lock_wait`] as well.
 //!
-//! Before a byte-range request waits, the owners it would wait for are followed to those that
-//! they wait for; if that leads back to its owner, it is refused ([`LockRefusal::Deadlock`]).
-//! `flock` waits without that, as on Linux.
+//! Before a byte-range request waits, the graph of waiting owners is searched; a cycle through its
+//! owner refuses it ([`LockRefusal::Deadlock`]). `flock` waits without that, as on Linux.
 //!
-//! Locks go with their owner ([`FileSystem::release_locks`]), with the holder
+//! Locks are released with their owner ([`FileSystem::release_locks`]), with the holder
 //! ([`Holding`](crate::Holding)), and with the file. They are in memory only.
 //!
 //! # Invariants
@@ -48,23 +47,23 @@ pub struct LockOwner {
     pub number: u64,
 }
 
-/// How a range, or a file, is locked.
+/// The kind of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockKind {
-    /// With others that share it (`F_RDLCK`, `LOCK_SH`).
+    /// Shared with other owners (`F_RDLCK`, `LOCK_SH`).
     Shared,
-    /// Alone (`F_WRLCK`, `LOCK_EX`).
+    /// For one owner (`F_WRLCK`, `LOCK_EX`).
     Exclusive,
 }
 
 impl LockKind {
-    /// Whether two owners can have the same bytes so.
+    /// Whether two owners can have these locks on the same bytes.
     fn goes_with(self, other: LockKind) -> bool {
         self == LockKind::Shared && other == LockKind::Shared
     }
 }
 
-/// Bytes of a file, both ends included. There may be no such bytes yet.
+/// Bytes of a file, both ends included. They may lie beyond the end of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockRange {
     /// The first byte.
@@ -84,7 +83,7 @@ impl LockRange {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// Whether the two have bytes in common, or follow on each other.
+    /// Whether the two overlap or are adjacent.
     fn touches(self, other: LockRange) -> bool {
         self.first <= other.last.saturating_add(1) && other.first <= self.last.saturating_add(1)
     }
@@ -102,11 +101,11 @@ pub enum LockScope {
 /// A lock that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockRequest {
-    /// For whom.
+    /// The owner.
     pub owner: LockOwner,
-    /// What.
+    /// The range or the file.
     pub scope: LockScope,
-    /// How.
+    /// Shared or exclusive.
     pub kind: LockKind,
     /// The process, as `F_GETLK` shows it; 0 where it is not known.
     pub process: u32,
@@ -142,7 +141,7 @@ impl LockRefusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LockWait(u64);
 
-/// What became of a request that may wait.
+/// The result of a request that may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locked {
     /// It has the lock. Its callback is not called.
@@ -151,7 +150,7 @@ pub enum Locked {
     Later(LockWait),
 }
 
-/// Called when a request that waited has its lock, by the thread that made that possible.
+/// Called when a waiting request has its lock, by the thread that released the conflicting one.
 pub type Granted = Box<dyn FnOnce() + Send>;
 
 struct Waiter {
@@ -191,7 +190,7 @@ impl FileLocks {
         self.conflicts(request).next().is_none()
     }
 
-    /// Gives a lock that is free.
+    /// Grants a lock without conflicts.
     fn give(&mut self, request: &LockRequest) {
         match request.scope {
             LockScope::Range(range) => self.ranges.set(request, range),
@@ -236,7 +235,7 @@ struct State {
 }
 
 impl State {
-    /// Whether an owner that waits for these would wait for itself.
+    /// Whether waiting for these owners would be a deadlock.
     fn is_deadlock(&self, owner: LockOwner, blockers: impl Iterator<Item = LockOwner>) -> bool {
         let mut next: Vec<LockOwner> = blockers.collect();
         let mut seen = BTreeSet::new();
@@ -290,7 +289,7 @@ impl Locks {
         self.are_any.store(are_any, Ordering::SeqCst);
     }
 
-    /// Lets go all locks of these owners, and ends their waits, in one file or in all.
+    /// Releases all locks of these owners, and ends their waits, in one file or in all.
     fn release(&self, of: Option<ObjectId>, goes: impl Fn(LockOwner, LockScope) -> bool) {
         if !self.are_any.load(Ordering::SeqCst) {
             return;
@@ -318,8 +317,8 @@ impl Locks {
         }
     }
 
-    /// A file was freed: its locks are those of no other file that gets its number. A freed file is
-    /// open nowhere, so no request of a mount waits for them.
+    /// Drops the locks of a freed file, so that a new file of its number has none. A freed file is
+    /// not open, so no request of a mount waits for them.
     pub fn forget(&self, file: ObjectId) {
         if !self.are_any.load(Ordering::SeqCst) {
             return;
@@ -331,7 +330,7 @@ impl Locks {
         drop(forgotten);
     }
 
-    /// A holder has ended.
+    /// Releases the locks of a holder that has ended.
     pub fn release_holder(&self, holder: HolderId) {
         self.release(None, |owner, _| owner.holder == holder);
     }
@@ -361,8 +360,8 @@ impl FileSystem {
         })
     }
 
-    /// Locks, or refuses at once (`F_SETLK`, `LOCK_NB`). A `flock` of another kind that the owner
-    /// has is gone either way, as on Linux.
+    /// Locks, or refuses at once (`F_SETLK`, `LOCK_NB`). A `flock` of the other kind that the owner
+    /// has is released in either case, as on Linux.
     ///
     /// # Errors
     /// `Conflict`, `BadRange`.
@@ -417,7 +416,7 @@ impl FileSystem {
             state.files.entry(file).or_default().give(request);
             self.locks.note_any(&state);
         }
-        // Less than before may have been locked for others by it.
+        // The new lock may exclude less than the owner's old one.
         self.locks.change(file, |_| ());
         Ok(Locked::Now)
     }
@@ -434,7 +433,7 @@ impl FileSystem {
         ended.is_some()
     }
 
-    /// Unlocks what the owner has locked of this.
+    /// Releases the owner's locks on this range or file.
     ///
     /// # Errors
     /// `BadRange`.
@@ -458,8 +457,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Lets go all locks of one sort that an owner has of a file, and ends its waits for them: it
-    /// has closed the file. `scope` says of which sort; its range does not matter.
+    /// Releases all locks of one sort that an owner has on a file, and ends its waits for them,
+    /// when it has closed the file. `scope` says which sort; its range does not matter.
     pub fn release_locks(&self, file: ObjectId, owner: LockOwner, scope: LockScope) {
         let is_range = |scope: LockScope| matches!(scope, LockScope::Range(_));
         self.locks.release(Some(file), |other, of| {
@@ -468,7 +467,7 @@ impl FileSystem {
     }
 }
 
-/// A `flock` of another kind goes before the new one is there.
+/// A `flock` of the other kind is released before the new one is granted.
 fn give_up_before(locks: &mut FileLocks, request: &LockRequest) {
     if request.scope == LockScope::File {
         locks.whole.retain(|held| held.owner != request.owner);

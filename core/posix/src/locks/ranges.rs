@@ -2,9 +2,8 @@
 //!
 //! # Mechanism
 //! A list of ranges, each with its owner, ordered by their first bytes. An owner's ranges do not
-//! overlap: setting one cuts what the owner has there, and joins what lies beside it and is of
-//! the same kind, as POSIX wants of `fcntl`. Files have few locks, so a list is searched from its
-//! start.
+//! overlap: setting one replaces the owner's ranges there, and joins adjacent ones of the same
+//! kind, as POSIX requires of `fcntl`. Files have few locks, so a list is searched from its start.
 //!
 //! # Invariants
 //! - Ranges of one owner are disjoint, and those of one kind do not touch.
@@ -45,7 +44,7 @@ impl RangeLocks {
         })
     }
 
-    /// The owner has this range in this way from now on, whatever it had of it before.
+    /// Sets the owner's lock on a range, in place of earlier ones there.
     pub fn set(&mut self, request: &LockRequest, range: LockRange) {
         debug_assert!(self.conflicts(request, range).next().is_none());
         self.clear(request.owner, range);
@@ -70,7 +69,7 @@ impl RangeLocks {
         self.held.insert(at, held);
     }
 
-    /// The owner has nothing of this range any more.
+    /// Removes the owner's locks on a range.
     pub fn clear(&mut self, owner: LockOwner, range: LockRange) {
         let mut rests = Vec::new();
         self.held.retain(|held| {
@@ -95,7 +94,7 @@ impl RangeLocks {
         }
     }
 
-    /// Takes out all ranges of these owners.
+    /// Removes all ranges of these owners.
     pub fn remove(&mut self, goes: impl Fn(LockOwner) -> bool) {
         self.held.retain(|held| !goes(held.owner));
     }

@@ -1,4 +1,4 @@
-//! What `chmod` does to an NFSv4 list (property `aclmode`).
+//! The NFSv4 list after `chmod` (property `aclmode`).
 //!
 //! # Mechanism
 //! The new mode always gets the entries of a trivial list. Denials of the mode come first and its
@@ -14,17 +14,17 @@ use super::HANDED_DOWN;
 use crate::acl::trivial_entries;
 use crate::properties::AclMode;
 
-/// What becomes of entries for owner@, group@ and everyone@.
+/// Whether entries for owner@, group@ and everyone@ stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ModeEntries {
-    /// The mode replaces them, but for those that are handed down (`chmod`).
+    /// The mode replaces them, but for inherit-only ones (`chmod`).
     Replaced,
     /// They stay: they were inherited by a new file.
     Kept,
 }
 
-/// The list after the mode of a file became this one, type bits included. `limits` says whether
-/// entries that allow are limited to what the mode gives the group.
+/// The list of a file after it got this mode, type bits included. `limits` says whether entries
+/// that allow are limited to what the mode gives the group.
 #[doc(alias = "zfs_acl_chmod")]
 pub(crate) fn with_mode(
     entries: &[AclEntry],
@@ -34,7 +34,7 @@ pub(crate) fn with_mode(
 ) -> Vec<AclEntry> {
     let is_directory = mode & 0o170_000 == 0o040_000;
     let mut first = trivial_entries(mode);
-    // Owner, group and everyone are allowed something by the last three.
+    // The last three entries are those that allow owner, group and everyone their bits.
     let last = first.split_off(first.len() - 3);
     let group_mask = last[1].mask;
     let kept = entries.iter().filter_map(|entry| {

@@ -1,4 +1,4 @@
-//! Which entries of a directory's NFSv4 list a new file gets (property `aclinherit`).
+//! The entries of a directory's NFSv4 list that a new file inherits (property `aclinherit`).
 //!
 //! # Mechanism
 //! Entries with `file_inherit` go to files, those with `dir_inherit` to directories, which hand
@@ -15,7 +15,7 @@ use super::{HANDED_DOWN, INHERIT};
 use crate::properties::{AclInherit, AclMode};
 use crate::types::FileKind;
 
-/// What `restricted` takes from entries that allow.
+/// Rights that `restricted` removes from entries that allow.
 #[doc(alias = "RESTRICTED_CLEAR")]
 const RESTRICTED: u32 = permission::WRITE_ACL | permission::WRITE_OWNER;
 
@@ -24,7 +24,7 @@ const RESTRICTED: u32 = permission::WRITE_ACL | permission::WRITE_OWNER;
 pub(crate) struct InheritedAcl {
     /// Its entries.
     pub entries: Vec<AclEntry>,
-    /// Whether the mode that the program asked for is in it.
+    /// Whether the list includes the mode that the program asked for.
     pub has_asked_mode: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn inherited(
         makes_mode |= passes_through && is_of_mode && counts_there;
         entries.push(handed_down(entry, is_directory, mode, acl_inherit));
     }
-    // With `aclmode=restricted` what was inherited is not changed by a mode either.
+    // With `aclmode=restricted` the mode does not change inherited entries either.
     let is_left_alone = acl_mode == AclMode::Restricted && !entries.is_empty();
     if makes_mode || is_left_alone {
         return InheritedAcl {

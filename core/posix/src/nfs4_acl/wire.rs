@@ -1,5 +1,5 @@
-//! The extended attribute `system.nfs4_acl`: an NFSv4 list as the Linux NFS client and
-//! nfs4-acl-tools have it.
+//! The extended attribute `system.nfs4_acl`: an NFSv4 list in the encoding of the Linux NFS client
+//! and nfs4-acl-tools.
 //!
 //! # Mechanism
 //! The value is XDR (RFC 4506): the number of entries, then of each the type, the flags and the
@@ -10,7 +10,7 @@
 //! one of the file system's Windows domains, and a name is looked up on this machine by the caller.
 //!
 //! # Invariants
-//! - What [`encode`] shows, [`decode`] takes, entry by entry the same.
+//! - [`decode`] gives the same entries that [`encode`] was given.
 
 use tarn_ondisk::acl::{AclEntry, AclWho, ENTRY_COUNT_MAX, flag, kind, permission};
 use tarn_ondisk::fuid::{Fuid, FuidTable};
@@ -33,7 +33,7 @@ const FLAGS: u16 = INHERIT
     | flag::IDENTIFIER_GROUP
     | flag::INHERITED;
 
-/// Rights that there are.
+/// All rights.
 const RIGHTS: u32 = permission::READ_DATA
     | permission::WRITE_DATA
     | permission::APPEND_DATA
@@ -53,7 +53,7 @@ const RIGHTS: u32 = permission::READ_DATA
 /// `write_retention_hold`). They are left out.
 const RETENTION: u32 = 0x600;
 
-/// Whether a principal that is no number is a user's or a group's.
+/// Whether a principal names a user or a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PrincipalKind {
     /// A user's.
@@ -105,12 +105,12 @@ fn principal_of(who: AclWho, domains: &FuidTable) -> String {
     }
 }
 
-/// The list that a value of the attribute stands for, for a directory or another file. `find` knows
-/// the numbers of users and groups by their names on this machine.
+/// The list in a value of the attribute, for a directory or another file. `find` looks up users and
+/// groups of this machine by name.
 ///
 /// # Errors
-/// `Invalid` for what is no list, names a principal that is not known, or hands down entries of
-/// what is no directory.
+/// `Invalid` for a value that is no list, an unknown principal, or flags of inheritance on a file
+/// that is no directory.
 pub(crate) fn decode(
     bytes: &[u8],
     is_directory: bool,
@@ -159,7 +159,7 @@ enum Principal<'a> {
     Other(PrincipalKind, &'a str),
 }
 
-/// Refuses an entry that cannot be, and takes it apart.
+/// Parses an entry, and refuses one that the format does not allow.
 fn check_entry(
     kind: u32,
     flags: u32,

@@ -32,7 +32,7 @@ pub(crate) const WRITE: u32 = 2;
 /// To execute, or to search a directory.
 pub(crate) const EXECUTE: u32 = 1;
 
-/// What decides about access.
+/// The rules that decide about access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessModel {
     /// The caller has checked.
@@ -74,9 +74,9 @@ impl FileSystem {
         self.check_access(credentials, &node, mask, operation)
     }
 
-    /// Checks that a user may open a file with these rights: by its permissions, by the flags of
-    /// the file, and by what can be written at all. A device or pipe leads elsewhere, so opening
-    /// one for writing changes nothing here.
+    /// Checks that a user may open a file with these rights: by its permissions, by its flags, and
+    /// whether the mount is writable. A device or pipe may be opened for writing on a read-only
+    /// mount, since that changes nothing here.
     ///
     /// # Errors
     /// `PermissionDenied`, `NotPermitted` for an immutable file, or one that takes only appended
@@ -98,7 +98,7 @@ impl FileSystem {
         let bit = |wanted: bool, bit: u32| if wanted { bit } else { 0 };
         let others = bit(rights.reads, READ) | bit(rights.executes, EXECUTE);
         if rights.writes && rights.appends && self.access_model(credentials) == AccessModel::Nfs4 {
-            // Either right lets a user append.
+            // Each of these rights permits appending.
             let appended = self
                 .check_nfs4(credentials, &node, permission::WRITE_DATA, operation)
                 .or_else(|_| {
@@ -111,7 +111,7 @@ impl FileSystem {
         self.check_access(credentials, &node, mask, operation)
     }
 
-    /// What decides about access for these credentials.
+    /// The access model for these credentials.
     pub(crate) fn access_model(&self, credentials: &Credentials) -> AccessModel {
         match (self.properties().acl_type, credentials.checked) {
             (AclType::Nfs4, _) => AccessModel::Nfs4,
@@ -120,7 +120,7 @@ impl FileSystem {
         }
     }
 
-    /// The same as [`access`](Self::access) for a file in memory, whatever can be written.
+    /// As [`access`](Self::access) for a file in memory, also on a read-only mount.
     pub(crate) fn check_access(
         &self,
         credentials: &Credentials,
@@ -151,7 +151,7 @@ impl FileSystem {
         }
     }
 
-    /// The file's own POSIX list, if the dataset uses such and the file has one.
+    /// The file's access list (POSIX), if the dataset has `acltype=posix` and the file has one.
     pub(crate) fn access_acl(
         &self,
         node: &Node,
@@ -185,13 +185,13 @@ impl FileSystem {
     }
 }
 
-/// Whether privilege overrides the permissions of a file: always, but for execution of what no
-/// class may execute.
+/// Whether privilege overrides the permissions of a file: always, but for execution of a regular
+/// file that no class may execute.
 pub(crate) fn may_override(facts: &Facts, executes: bool) -> bool {
     !executes || facts.is_directory() || facts.mode & 0o111 != 0
 }
 
-/// What the mode says of these rights.
+/// Whether the mode grants these rights.
 pub(crate) fn mode_grants(facts: &Facts, credentials: &Credentials, mask: u32) -> bool {
     let bits = if credentials.uid == facts.uid() {
         facts.mode >> 6

@@ -1,9 +1,9 @@
-//! `fallocate`: room in advance, holes, and zeros.
+//! `fallocate`: reserving space, punching holes, and zeroing ranges.
 //!
 //! # Mechanism
-//! Blocks get their place when they are stored, so nothing can be reserved: room in advance is a
-//! promise that we only check. A hole is punched by freeing the blocks that are wholly in it, and
-//! zeroing the rest.
+//! Copy-on-write allocates blocks when they are stored, so `fallocate` cannot reserve space: it
+//! only checks that enough is free. A hole is punched by freeing the blocks that are wholly in it,
+//! and zeroing the rest.
 
 use tarn_ondisk::intent_log::{LoggedChange, mask};
 use tarn_ondisk::units::{BlockId, ObjectId, Txg};
@@ -19,19 +19,19 @@ use crate::permissions::without_set_ids;
 use crate::types::{Allocate, Credentials};
 use crate::unlinked::BLOCKS_PER_TX;
 
-/// So much must be free, in percent of a range, for it to be allocated.
+/// How much space must be free, in percent of the range, for `fallocate` to succeed.
 #[doc(alias = "zfs_fallocate_reserve_percent")]
 const RESERVE_PERCENT: u64 = 110;
 
-/// About what a change of the size, or of the edges of a hole, writes.
+/// About how much a change of the size, or of the edges of a hole, writes.
 const EDGE_BYTES: u64 = 64 << 10;
 
 impl FileSystem {
-    /// Does what `fallocate` asks to a range. Whether the caller may write was decided when he
-    /// opened the file.
+    /// Carries out `fallocate` on a range. The permission to write was checked when the file was
+    /// opened.
     ///
-    /// Room cannot be set apart where nothing is overwritten: a range is allocated as a hole if,
-    /// and only if, there is room for a tenth more than it now (`zfs_fallocate_reserve_percent`).
+    /// A range is allocated as a hole if, and only if, a tenth more than its length is free now
+    /// (`zfs_fallocate_reserve_percent`).
     ///
     /// # Errors
     /// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `QuotaExceeded`, `NotPermitted` for
@@ -97,7 +97,7 @@ impl FileSystem {
         self.after_change(txg, operation)
     }
 
-    /// Refuses to promise room that is not there now, as `statvfs` of the file shows it.
+    /// Refuses a range for which `statvfs` of the file does not show enough free space.
     fn check_room(
         &self,
         id: ObjectId,
@@ -136,7 +136,7 @@ impl FileSystem {
                 behind.saturating_mul(block_size).min(end)
             });
             let mut facts = (*node.facts()).clone();
-            // What is beyond the size is zeros already, so the last block can be freed whole.
+            // Bytes beyond the size are zeros already, so the last block can be freed whole.
             let is_tail = stop >= facts.size;
             let length = if is_tail {
                 self.to_block_end(node, stop) - at

@@ -47,14 +47,14 @@ impl FileSystem {
         self.attributes(id, operation)
     }
 
-    /// The same of a file in memory.
+    /// What `stat` shows of a file in memory.
     pub(crate) fn node_attributes(&self, node: &Node) -> Attributes {
         let facts = node.facts();
         let info = node.object.info();
         let slots = u64::try_from(info.slots).unwrap_or(1);
         let mut block_size = info.block_size.get();
         if facts.kind() == FileKind::Regular && facts.size == 0 {
-            // The first write decides: as large ones as there can be are best.
+            // The first write decides the block size: writes of the record size are best.
             block_size = block_size.max(self.properties().record_size.get());
         }
         let shows_control = node.id == self.root() && self.lists_control_directory(node.id);
@@ -81,7 +81,7 @@ impl FileSystem {
         }
     }
 
-    /// The same of what is in the control directory.
+    /// What `stat` shows of an entry of the control directory.
     pub(crate) fn control_attributes(
         &self,
         entry: ControlEntry,

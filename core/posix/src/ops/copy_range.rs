@@ -4,15 +4,15 @@
 //! # Mechanism
 //! Where the range lies on whole blocks of the same size in both files, and the blocks are stored,
 //! the target gets pointers to them (feature `block_cloning`): nothing is read or written, and the
-//! record for the intent log carries the pointers. What is not stored yet is in memory, and copied;
-//! so are parts of blocks. A copy is made of many transactions; one of them has at most as many
-//! pointers as fit into a record.
+//! record for the intent log carries the pointers. Blocks that are not stored yet are copied in
+//! memory, and so are parts of blocks. A copy takes several transactions; each clones at most as
+//! many blocks as have pointers in one record.
 //!
 //! The end of the source can be a part of a block. It is cloned whole if the target ends there as
-//! well: what is behind the end of a file is zeros.
+//! well: bytes behind the end of a file are zeros.
 //!
 //! # Invariants
-//! - Nobody changes either file meanwhile: both `change` locks are held.
+//! - Neither file changes meanwhile: both `change` locks are held.
 
 use std::sync::Arc;
 
@@ -38,17 +38,17 @@ use crate::types::Credentials;
 const CLONED_TOGETHER: u64 = 1000;
 /// How much is copied in one transaction. A guess: small beside what may be dirty.
 const COPIED_TOGETHER: u64 = 1 << 20;
-/// How much one call copies. Who wants more asks again; nobody else can change the files meanwhile.
+/// How much one call copies, since both files are locked meanwhile; the caller asks again for more.
 /// A guess.
 const COPIED_PER_CALL: u64 = 64 << 20;
-/// How many transactions of clones one call makes. The same.
+/// How many transactions of clones one call makes, for the same reason. A guess.
 const CLONES_PER_CALL: u32 = 64;
-/// About what a transaction writes beside contents.
+/// About how much a transaction writes beside contents.
 const OVERHEAD_BYTES: u64 = 16 << 10;
-/// About what a pointer takes where it is stored.
+/// About how much space a block pointer takes.
 const POINTER_BYTES: u64 = 128;
 
-/// What is still to be copied.
+/// The rest of the range, still to be copied.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
     from: u64,
@@ -64,7 +64,7 @@ struct Aligned {
     length: u64,
 }
 
-/// What is to be done with the beginning of a range.
+/// How the start of a range is to be copied.
 #[derive(Debug, Clone, Copy)]
 enum Plan {
     /// These blocks are to be cloned.
@@ -73,20 +73,20 @@ enum Plan {
     Copy(u64),
 }
 
-/// What was done with it.
+/// How the start of a range was copied.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// So many bytes are clones, by this group.
+    /// So many bytes were cloned, in this txg.
     Cloned(Txg, u64),
     /// Nothing: so many bytes are to be copied.
     ToCopy(u64),
 }
 
 impl FileSystem {
-    /// Has a range of a file be as a range of another, or of another place of the same file. Gives
-    /// back how many bytes were copied: fewer than asked at the end of the source and of the
-    /// largest file, when space or a quota is reached on the way, and where there is very much.
-    /// Whether the caller may read the one and write the other was decided when he opened them.
+    /// Copies a range of a file to another file, or to another offset of the same file. Gives how
+    /// many bytes were copied: fewer than asked at the end of the source, at the largest size of a
+    /// file, when space or a quota runs out, and at the bound of one call. The permissions to read
+    /// and write were checked when the files were opened.
     ///
     /// # Errors
     /// `Invalid` where the ranges overlap; `PermissionDenied` for a source in quarantine;
@@ -222,7 +222,7 @@ impl FileSystem {
         Ok(Part::Cloned(tx.txg(), length))
     }
 
-    /// What can be done with the beginning of a range, as far as sizes and places go.
+    /// Whether the start of a range can be cloned or is to be copied, by sizes and offsets.
     fn plan(&self, source: &Node, target: &Node, rest: Rest) -> Plan {
         let block_size = source.object.block_size().get();
         let record_size = self.properties().record_size.get();
@@ -252,8 +252,8 @@ impl FileSystem {
         }
     }
 
-    /// Copies a part of a range through memory, or as much of it as there is room for; gives back
-    /// how much. The caller holds `change` of both.
+    /// Copies a part of a range through memory, or as much of it as there is space for; gives how
+    /// much. The caller holds `change` of both.
     fn copy_part(
         &self,
         credentials: &Credentials,
@@ -274,13 +274,13 @@ impl FileSystem {
         Ok((txg, widen(written)))
     }
 
-    /// Whether files of the pool can have blocks in common.
+    /// Whether the pool can clone blocks (`block_cloning`).
     fn shares_blocks(&self) -> bool {
         !self.set.is_sealed() && self.set.env().cache.io().shares_blocks()
     }
 }
 
-/// Whether blocks of the source can be blocks of the target, as far as their size goes.
+/// Whether the block sizes of source and target allow cloning.
 fn fits(source: &Node, target: &Node, rest: Rest, record_size: u64) -> bool {
     let (block_size, has) = (
         source.object.block_size().get(),
@@ -295,7 +295,7 @@ fn fits(source: &Node, target: &Node, rest: Rest, record_size: u64) -> bool {
     if !block_size.is_power_of_two() && rest.to != 0 {
         return false;
     }
-    // The blocks of a file that is to grow are not to stay small for good.
+    // A file that grows beyond one block would keep this small block size for good.
     let grows = size <= block_size && rest.to.saturating_add(rest.length) > block_size;
     !(rest.length <= block_size && block_size < record_size && grows)
 }

@@ -42,8 +42,8 @@ use crate::store::store_facts;
 use crate::tables::Style;
 use crate::types::{Attributes, Credentials, FileKind, NewFile, Timestamp};
 
-/// About what making a file writes: blocks of its dnode, of its directory, and of what leads to
-/// them.
+/// About how much making a file writes: blocks of its dnode and of its directory, and indirect
+/// blocks above them.
 pub(crate) const ENTRY_BYTES: u64 = 64 << 10;
 /// The longest target of a symbolic link, as Linux has it.
 const TARGET_BYTES_MAX: usize = 4095;
@@ -69,7 +69,7 @@ impl FileSystem {
         self.create_in(credentials, parent, name, new, None, operation)
     }
 
-    /// Makes a file in a directory that is stored. `times` are those of access and modification,
+    /// Makes a file in a directory outside of `.zfs`. `times` are those of access and modification,
     /// where they are not the present.
     pub(super) fn create_in(
         &self,
@@ -104,9 +104,9 @@ impl FileSystem {
     }
 
     /// Makes a regular file without a name in a directory, and opens it for the caller
-    /// (`O_TMPFILE`). It is in the unlinked set until it gets a name ([`FileSystem::link`]): one
-    /// that never gets any goes with its last user, or after a crash. The intent log has nothing of
-    /// it.
+    /// (`O_TMPFILE`). It is in the unlinked set until it gets a name ([`FileSystem::link`]); a file
+    /// that never gets one is freed with its last close, or at the next mount after a crash. The
+    /// intent log has no records of it.
     ///
     /// # Errors
     /// As [`FileSystem::create`]; `NotSupported` below `.zfs`, and for anything but a regular file.
@@ -146,7 +146,7 @@ impl FileSystem {
         node.set_awaits_name(true);
         match node.open() {
             true => Ok(self.node_attributes(&node)),
-            // Found by its number, and closed again, before it was in use.
+            // It was opened by its number, and closed and freed again, before this open.
             false => Err(PosixError::NotFound),
         }
     }
@@ -173,8 +173,8 @@ impl FileSystem {
         }
     }
 
-    /// Refuses a name that is taken or cannot be, and a user who may not add it. A taken name is
-    /// said first, as Linux does.
+    /// Refuses a name that is taken or not allowed, and a user without permission to add it.
+    /// `Exists` comes before other errors, as on Linux.
     pub(crate) fn check_new_entry(
         &self,
         credentials: &Credentials,
@@ -200,7 +200,7 @@ impl FileSystem {
         self.check_may_add(credentials, directory, kind, operation)
     }
 
-    /// What a new file gets from its maker and its directory.
+    /// The owner, group, permissions and project of a new file, from its maker and its directory.
     #[doc(alias = "zfs_acl_ids_create")]
     fn inherit(
         &self,
@@ -261,8 +261,8 @@ impl FileSystem {
         })
     }
 
-    /// The NFSv4 list that something new with this mode gets from its directory; none where the
-    /// mode makes it.
+    /// The NFSv4 list that a new file with this mode inherits from its directory; none where the
+    /// list is trivial.
     pub(crate) fn inherited_nfs4_acl(
         &self,
         directory: &Node,
@@ -285,9 +285,9 @@ impl FileSystem {
         }
     }
 
-    /// The project that something new in a directory gets, and the flags that go with it.
-    /// Everything has a project, so that it can be moved and linked within it; only files and
-    /// directories hand theirs down.
+    /// The project of a new file in a directory, and the flags that go with it. All kinds of files
+    /// have a project, so that they can be moved and linked within it; only regular files and
+    /// directories pass theirs on.
     #[doc(alias = "zfs_inherit_projid")]
     pub(crate) fn inherited_project(
         &self,
@@ -312,8 +312,7 @@ impl FileSystem {
         self.tables.current().style == Style::Attributes && self.set.policy().counts_projects
     }
 
-    /// Makes the object and its entry, and leaves a record. What was begun is taken back if it
-    /// fails.
+    /// Makes the object and its entry, and hands over the record. A failure undoes both.
     #[expect(
         clippy::too_many_arguments,
         reason = "a name, and all that a file begins with"
@@ -355,9 +354,8 @@ impl FileSystem {
         Ok(self.add_new(node))
     }
 
-    /// Makes the object and its entry. Nobody can find it in memory yet, and no record says so: the
-    /// caller sees to both. Gives the records of what belongs to it from the start. What was begun
-    /// is taken back if it fails.
+    /// Makes the object and its entry. The caller adds the node to the table of files and hands
+    /// over the record. Gives the records of the file's first attributes. A failure undoes both.
     #[expect(
         clippy::too_many_arguments,
         reason = "a name, and all that a file begins with"
@@ -384,7 +382,7 @@ impl FileSystem {
             self.count_entries(directory, 1, i64::from(is_directory), now, tx, operation)
         })();
         if let Err(error) = entered {
-            // Neither can fail: the entry is in memory, and the object is.
+            // Neither can fail: the entry and the object are in memory.
             if has_entry {
                 let _ = self.directory(directory, operation)?.remove(tx, name);
             }
@@ -396,8 +394,8 @@ impl FileSystem {
         Ok((node, begun.pending))
     }
 
-    /// Makes the object of a file that will have so many names, with all its attributes. It is
-    /// freed again if that fails.
+    /// Makes the object of a file that will have so many links, with all its attributes. A failure
+    /// frees it again.
     #[expect(clippy::too_many_arguments, reason = "all that a file begins with")]
     fn begin_file(
         &self,
@@ -522,8 +520,8 @@ impl FileSystem {
         })
     }
 
-    /// Stores where a symbolic link leads: in an attribute, or for old files behind the structure,
-    /// or as contents.
+    /// Stores the target of a symbolic link: in an attribute, or in the old form behind the
+    /// structure, or as contents.
     fn put_target(
         &self,
         object: &Arc<Object>,
@@ -551,7 +549,7 @@ impl FileSystem {
         Ok(object.write(tx, 0, target, operation)?)
     }
 
-    /// Counts entries, and subdirectories, that a directory got or lost. The caller holds `change`.
+    /// Adds to the numbers of entries and subdirectories of a directory. The caller holds `change`.
     pub(crate) fn count_entries(
         &self,
         directory: &Node,
@@ -569,14 +567,14 @@ impl FileSystem {
     }
 }
 
-/// A file that has no name and no place in memory yet.
+/// A new file before it has an entry and a node in the table.
 struct Begun {
     object: Arc<Object>,
     facts: Facts,
     pending: Pending,
 }
 
-/// What a new file gets from its maker and its directory.
+/// The attributes of a new file that follow from its maker and its directory.
 pub(crate) struct Inherited {
     pub permissions: u32,
     pub owner: Fuid,
@@ -591,12 +589,12 @@ pub(crate) struct Inherited {
     pub times: Option<[Timestamp; 2]>,
 }
 
-/// What makes a new file this one and no other.
+/// The identity of a new file: its number, generation and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Birth {
-    /// It is made now, and gets a number that is free.
+    /// It is made now, with a free number.
     Now,
-    /// It was made before, and is made again.
+    /// It is made again by a replay.
     Recorded {
         /// Its number, which must be free.
         object: ObjectId,
@@ -611,7 +609,7 @@ pub(crate) enum Birth {
     },
 }
 
-/// Refuses what this user cannot make, or nobody.
+/// Refuses a kind of file that this user, or no user, can make.
 fn check_new_file(credentials: &Credentials, new: &NewFile<'_>) -> Result<(), PosixError> {
     let is_device = matches!(new.kind, FileKind::CharacterDevice | FileKind::BlockDevice);
     if is_device && !credentials.passes_posix_rules() {

@@ -1,8 +1,8 @@
-//! Making a file once, though the request for it may come twice.
+//! Exclusive create by verifier (NFS): a repeated request makes the file once.
 //!
 //! # Problem
-//! A client whose answer was lost repeats its request. Making a file exclusively then fails, for
-//! it is there: the client cannot tell whether it or another client has made it.
+//! A client whose answer was lost repeats its request. An exclusive create then fails, since the
+//! file exists: the client cannot tell whether it or another client has made it.
 //!
 //! # Mechanism
 //! The client sends a number of its choice, the verifier, which is stored with the file, in the
@@ -17,10 +17,10 @@ use crate::error::PosixError;
 use crate::filesystem::FileSystem;
 use crate::types::{Attributes, Credentials, FileKind, NewFile, Timestamp};
 
-/// What a client has chosen to recognize its request by.
+/// The number by which a client recognizes its request.
 pub type Verifier = [u8; 8];
 
-/// The times that say so.
+/// The times of access and modification that store a verifier.
 fn times_of(verifier: Verifier) -> [Timestamp; 2] {
     let (first, second) = verifier.split_at(4);
     [first, second].map(|half| {

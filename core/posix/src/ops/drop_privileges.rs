@@ -1,9 +1,10 @@
-//! What a file loses when somebody writes to it, cuts it, or gives it away: what would let others
-//! run it with rights that its old contents, or its old owner, were trusted with.
+//! Set-id bits and capabilities (`security.capability`) are removed from a file that is written,
+//! truncated or given another owner, since these privileges were granted to its old contents or
+//! owner.
 //!
-//! The kernel leaves this to us, and says of each request whether the caller may keep the set-id
-//! bits. It is a transaction of its own, before the change: a crash in between leaves a file that
-//! can do less.
+//! The kernel leaves this to the file system, and says in each request whether the caller may keep
+//! the set-id bits. It is a transaction of its own, before the change: a crash in between leaves a
+//! file with fewer privileges.
 
 use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::units::ObjectId;
@@ -18,7 +19,7 @@ use crate::ops::set_attributes::ATTRIBUTE_BYTES;
 use crate::permissions::{SET_GID, SET_UID, without_set_ids};
 use crate::types::{Credentials, FileKind, Privileges};
 
-/// The attribute that has the capabilities of a program.
+/// The extended attribute with the capabilities of a program.
 const CAPABILITY_NAME: &[u8] = b"security.capability";
 
 impl FileSystem {
@@ -38,7 +39,7 @@ impl FileSystem {
             return Ok(false);
         }
         let node = self.node(id, operation)?;
-        // Nearly always there is nothing to take, and that is seen without a lock.
+        // Nearly always the file has no privileges, which needs no lock to see.
         if !self.may_have_privileges(&node, which) {
             return Ok(false);
         }

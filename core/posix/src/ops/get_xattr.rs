@@ -46,7 +46,7 @@ impl FileSystem {
         Err(PosixError::NoAttribute)
     }
 
-    /// Refuses names that no attribute can have here, or that this user may not even see.
+    /// Refuses names that no attribute can have here, or that are hidden from this user.
     pub(crate) fn check_xattr_name(
         &self,
         credentials: &Credentials,

@@ -1,9 +1,9 @@
 //! Another name for a file, or the first one for a file that was made without.
 //!
 //! # Mechanism
-//! No record can say that a file without a name gets one: the intent log has nothing of such files,
-//! neither that they were made nor what was written into them. So commits that follow wait for the
-//! group, which stores all of it at once.
+//! No record can express that a file without a name gets one: the intent log has neither the
+//! creation of such files nor their contents. So later commits wait for the txg, which stores all
+//! of it at once.
 
 use tarn_object::Tx;
 use tarn_ondisk::intent_log::LoggedChange;
@@ -20,7 +20,7 @@ use crate::node::{Node, lock_existing};
 use crate::ops::create::ENTRY_BYTES;
 use crate::types::{Attributes, Credentials};
 
-/// How many names a file may have, as Linux counts.
+/// The largest number of links that Linux allows.
 #[doc(alias = "ZFS_LINK_MAX")]
 const LINKS_MAX: u64 = (1 << 31) - 1;
 
@@ -86,17 +86,17 @@ impl FileSystem {
     ) -> Result<(), PosixError> {
         self.remove_unlinked(node, tx, operation)?;
         if let Err(error) = self.add_link(node, directory, name, tx, operation) {
-            // The block of the set that it was in is in memory.
+            // It cannot fail: the block of the set is in memory.
             let _ = self.add_unlinked(node, tx, operation);
             return Err(error);
         }
         node.set_awaits_name(false);
-        // It waits to be freed no more.
+        // It does not wait to be freed any more.
         self.unlinked_counts.freed();
         Ok(())
     }
 
-    /// Adds the name. The caller holds `change` of both, and has seen that the name is free.
+    /// Adds the name. The caller holds `change` of both, and has checked that the name is free.
     pub(crate) fn add_link(
         &self,
         node: &Node,
@@ -135,7 +135,7 @@ impl FileSystem {
     }
 }
 
-/// Refuses to bring a file into a directory whose project all that is within must have.
+/// Refuses to bring a file of another project into a directory that passes its project on.
 pub(crate) fn check_project(directory: &Facts, file: &Facts) -> Result<(), PosixError> {
     let inherits = directory.flags.has(ZnodeFlags::INHERIT_PROJECT);
     match inherits && directory.project != file.project {

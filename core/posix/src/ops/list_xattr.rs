@@ -1,8 +1,8 @@
 //! The names of a file's extended attributes.
 //!
-//! An NFSv4 list is named where it says more than the mode: programs that show files with longer
-//! lists, as `ls -l` does, find it by its name, and those that copy attributes by name have nothing
-//! to do for all other files. It can be read of every file.
+//! `system.nfs4_acl` is listed only for a list that is not trivial: programs that show files with
+//! longer lists, as `ls -l` does, find it by its name, and programs that copy attributes have
+//! nothing to do for other files. It can be read of every file.
 
 use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::ZnodeFlags;

@@ -1,4 +1,4 @@
-//! From a name to a file.
+//! Looking up a name in a directory.
 
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ impl FileSystem {
         }
     }
 
-    /// The entry of a name in a directory. A long name that is there is found though the dataset
-    /// takes no new ones.
+    /// The entry of a name in a directory. An existing long name is found even if the dataset has
+    /// `longname=off` now.
     pub(crate) fn find_entry(
         &self,
         directory: &Node,
@@ -62,7 +62,7 @@ impl FileSystem {
         self.directory(directory, operation)?.find(name)
     }
 
-    /// What is said of a name that is not there.
+    /// The error for a name without an entry.
     pub(crate) fn missing(&self, name: &[u8]) -> PosixError {
         match name.len() > self.properties().name_bytes_max() {
             true => PosixError::NameTooLong,
@@ -70,7 +70,7 @@ impl FileSystem {
         }
     }
 
-    /// The file that a name in a directory leads to, without a look at permissions.
+    /// The file that a name in a directory leads to, without a check of permissions.
     pub(crate) fn child(
         &self,
         directory: &Node,
@@ -82,8 +82,8 @@ impl FileSystem {
             .ok_or_else(|| self.missing(name))?;
         match self.node(entry.id, operation) {
             Err(PosixError::NotFound) => {
-                // It may have been removed since the look at the directory; if not, something is
-                // lost.
+                // It may have been removed since the entry was read; if the entry still exists, the
+                // object is lost.
                 match self.find_entry(directory, name, operation)? {
                     Some(again) if again.id == entry.id => Err(PosixError::Damaged {
                         object: directory.id,

@@ -20,12 +20,11 @@ use crate::node::{Node, lock_existing};
 use crate::ops::set_attributes::ATTRIBUTE_BYTES;
 use crate::types::{Credentials, FileKind};
 
-/// About what a list of the greatest length takes.
+/// About how much the longest list writes.
 const LIST_BYTES: u64 = 64 << 10;
 
 impl FileSystem {
-    /// The value of the attribute. A file without a list of its own shows one that says what its
-    /// mode says.
+    /// The value of the attribute: the file's list, or the trivial list of its mode.
     #[doc(alias = "zfs_getacl")]
     pub(crate) fn get_nfs4_acl(
         &self,
@@ -47,7 +46,7 @@ impl FileSystem {
         Ok(wire::encode(&entries, &domains))
     }
 
-    /// Sets the list; the mode follows.
+    /// Sets the list, and the mode that follows from it.
     #[doc(alias = "zfs_setacl")]
     pub(crate) fn set_nfs4_acl(
         &self,
@@ -59,7 +58,7 @@ impl FileSystem {
         let node = self.node(id, operation)?;
         self.check_may_set_nfs4(credentials, &node, operation)?;
         let domains = self.quotas.domains(operation)?;
-        // Names are looked up while no lock is held: it may take long.
+        // Names of users are looked up without locks held, since that may take long.
         let find = |kind: PrincipalKind, name: &str| {
             let kind = match kind {
                 PrincipalKind::User => AccountKind::User,
@@ -71,7 +70,7 @@ impl FileSystem {
         self.change_nfs4_acl(credentials, &node, &entries, operation)
     }
 
-    /// Takes the list away: one stays that says what the mode says.
+    /// Removes the list: the trivial list of the mode takes its place.
     pub(crate) fn remove_nfs4_acl(
         &self,
         credentials: &Credentials,

@@ -1,4 +1,4 @@
-//! Files in use: a file that is removed while it is open lives on until it is closed.
+//! Opening and closing: a file that is removed while it is open is freed when it is closed.
 
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
@@ -9,7 +9,8 @@ use crate::node::Node;
 use crate::types::FileKind;
 
 impl FileSystem {
-    /// Somebody opens a file. It stays in memory, and on disk, until it is closed as often.
+    /// Counts an open of a file. The file stays in memory, and on disk, until it is closed as
+    /// often.
     ///
     /// # Errors
     /// `NotFound`, or what could not be read.
@@ -25,9 +26,9 @@ impl FileSystem {
         }
     }
 
-    /// Refuses to open a file for writing where nothing can change, or whose flags forbid it: at
-    /// all, or but for appending. Who opens what leads elsewhere, a device or a pipe, changes
-    /// nothing here.
+    /// Refuses to open a file for writing on a read-only mount, or where its flags forbid writing,
+    /// or all writing but appending. Devices and pipes may be opened on a read-only mount, since
+    /// that changes nothing here.
     ///
     /// # Errors
     /// [`PosixError::ReadOnly`], [`PosixError::NotPermitted`]; or when there is no such file, or it
@@ -48,7 +49,7 @@ impl FileSystem {
         FileSystem::check_contents_flags(&facts, appends)
     }
 
-    /// Somebody closes a file. With the last one a file without a name is freed.
+    /// Counts a close of a file. The last close of a file without a name frees it.
     ///
     /// # Errors
     /// When a file without a name cannot be freed now (it stays in the unlinked set, and is freed

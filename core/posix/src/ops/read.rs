@@ -1,4 +1,4 @@
-//! Reading contents: blocks go up uncopied.
+//! Reading contents: blocks of the cache are handed to the front end uncopied.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::ops::access::READ;
 use crate::properties::AccessTimes;
 use crate::types::{Credentials, FileKind, Noting, Timestamp};
 
-/// What was read: parts of blocks, in their order.
+/// The bytes that were read: parts of blocks, in their order.
 #[derive(Debug, Clone, Default)]
 pub struct ReadData {
     parts: Vec<(Block, Range<usize>)>,
@@ -29,7 +29,7 @@ impl ReadData {
             .map(|(block, range)| &block[range.clone()])
     }
 
-    /// The blocks and what of them was asked for.
+    /// The blocks, each with the range that was asked for.
     pub fn into_parts(self) -> Vec<(Block, Range<usize>)> {
         self.parts
     }
@@ -51,8 +51,8 @@ impl ReadData {
 }
 
 impl FileSystem {
-    /// Reads up to `size` bytes from `offset` on, as far as the file reaches. Whether the caller
-    /// may read was decided when he opened the file.
+    /// Reads up to `size` bytes from `offset` on, as far as the file reaches. The permission to
+    /// read was checked when the file was opened.
     ///
     /// # Errors
     /// `IsDirectory`, `NotFound`, or the block that could not be read.
@@ -68,8 +68,8 @@ impl FileSystem {
         self.read_caching(credentials, id, offset, size, caching, noting, operation)
     }
 
-    /// As [`read`](Self::read), and says who keeps what is read, and whether the access time
-    /// changes.
+    /// As [`read`](Self::read), with the choices whether the cache keeps the blocks, and whether
+    /// the access time changes.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -152,9 +152,9 @@ impl FileSystem {
         Ok(ReadData { parts })
     }
 
-    /// The file was read: its access time changes, if the dataset says so. It is stored with the
-    /// next change of the file, when it is closed, or when the file system is synced. True if it
-    /// changed.
+    /// Sets the access time of a file that was read, by the property `atime`. It is stored with the
+    /// next change of the file, when the file is closed, or when the file system is synced. True if
+    /// it changed.
     pub(crate) fn note_access(&self, node: &Node) -> bool {
         let now = self.now();
         let is_due = self.is_access_due(node, now);
@@ -172,8 +172,8 @@ impl FileSystem {
         }
     }
 
-    /// Whether reading this file now would change its access time. Who answers reads from a cache
-    /// of his own has to ask.
+    /// Whether reading this file now would change its access time. A front end that answers reads
+    /// from a cache of its own asks this.
     ///
     /// # Errors
     /// When there is no such file, or it cannot be read.

@@ -1,10 +1,10 @@
 //! Listing a directory.
 //!
 //! # Mechanism
-//! An entry's cookie says where to go on after it. 1 and 2 stand behind `.` and `..`, 3 behind
-//! `.zfs` where that is listed. Beyond are places in the directory's ZAP, as OpenZFS counts them:
-//! the hash of a name and what tells it from others of the same hash. They stay good while entries
-//! come and go. The few places that are taken by the first three are read from the start, which may
+//! A list goes on after an entry by its cookie. 1 and 2 are the cookies of `.` and `..`, 3 that of
+//! `.zfs` where it is listed. Larger ones are cursors of the directory's ZAP, as in OpenZFS: the
+//! hash of a name and a number that tells names of one hash apart. They stay valid while entries
+//! are added and removed. Cursors that collide with the first three go on from the start, which may
 //! give an entry twice and loses none.
 
 use tarn_object::zap::{Cursor, OwnedName};
@@ -18,7 +18,7 @@ use crate::ops::access::READ;
 use crate::properties::SnapshotDirectory;
 use crate::types::{Credentials, DirectoryEntry, FileKind, Noting};
 
-/// Behind `.`, `..` and `.zfs`.
+/// The cookie of the last entry before those of the ZAP.
 const FIRST_OF_TABLE: u64 = 3;
 /// How many entries are taken from the ZAP at a time.
 const BATCH: usize = 64;
@@ -41,7 +41,8 @@ impl FileSystem {
         self.read_directory_noting(credentials, id, cookie, take, Noting::Access, operation)
     }
 
-    /// The same, and says whether the access time changes.
+    /// As [`read_directory`](Self::read_directory), with the choice whether the access time
+    /// changes.
     ///
     /// # Errors
     /// As [`read_directory`](Self::read_directory).
@@ -122,11 +123,11 @@ impl FileSystem {
         self.access(credentials, id, READ, operation)
     }
 
-    /// What an object is whose entry does not say.
+    /// The kind of an object whose entry has no type.
     fn kind_of(&self, id: ObjectId, operation: &Operation) -> Result<FileKind, PosixError> {
         match self.node(id, operation) {
             Ok(node) => Ok(node.facts().kind()),
-            // Removed since, or damaged: the look-up of its name will tell.
+            // It was removed since, or is damaged: looking up its name gives the error.
             Err(PosixError::NotFound | PosixError::Attributes { .. }) => Ok(FileKind::Regular),
             Err(error) => Err(error),
         }

@@ -1,4 +1,4 @@
-//! Where a symbolic link leads.
+//! Reading the target of a symbolic link.
 
 use tarn_object::Caching;
 use tarn_ondisk::attributes::FileAttribute;

@@ -1,13 +1,12 @@
-//! Giving a file another name, in the same directory or another one.
+//! Renaming a file, in its directory or to another one.
 //!
 //! # Mechanism
-//! Up to four files are involved: two directories, the file, and what has the name already. The
-//! names are looked up to know them, all are locked, and the names are looked up again. Then
-//! everything changes in one transaction: the new name first, so that what fails half-way can be
-//! taken back.
+//! Up to four files are involved: two directories, the file, and the file that has the new name
+//! already. The names are looked up, all files are locked, and the names are looked up again. Then
+//! all changes are one transaction: the new name first, so that a failure half-way can be undone.
 //!
-//! A directory must not come into itself. So its new ancestors are looked at, and nobody else moves
-//! directories between parents meanwhile (`renaming`).
+//! A directory must not be moved below itself. So its new ancestors are checked, under a lock that
+//! keeps other directories from moving between parents (`renaming`).
 
 use std::sync::Arc;
 
@@ -34,11 +33,11 @@ use crate::ops::unlink::ATTEMPTS_MAX;
 use crate::permissions::SET_GID;
 use crate::types::{Credentials, DeviceNumber, FileKind, NewFile, RenameMode, Timestamp};
 
-/// How deep directories can be below each other. Damage could make circles of them; nobody makes so
-/// many.
+/// The bound for a walk up to the root. A damaged tree could have a circle; no real tree is so
+/// deep.
 const DEPTH_MAX: usize = 1 << 20;
 
-/// Where the size of a dnode is beside the number of its object.
+/// The shift of the number of dnode slots in a record's object number.
 #[doc(alias = "LR_FOID_SET_SLOTS")]
 const SLOTS_SHIFT: u32 = 56;
 
@@ -48,22 +47,23 @@ struct Named {
     node: Arc<Node>,
 }
 
-/// What a rename is about, as it was found.
+/// The files and names of a rename, as they were looked up.
 struct Renaming<'a> {
-    /// None for what was allowed before, and is done again.
+    /// None in a replay, which was permitted before.
     credentials: Option<&'a Credentials>,
     from_parent: Arc<Node>,
     from: &'a [u8],
     to_parent: Arc<Node>,
     to: &'a [u8],
     mode: RenameMode,
-    /// What takes the old name, if anything does.
+    /// The whiteout under the old name, if there is to be one.
     whiteout: Option<Whiteout>,
     source: Named,
     target: Option<Named>,
 }
 
-/// A file that is made where another had its name: overlays take it for a missing one.
+/// A whiteout (`RENAME_WHITEOUT`): a device 0:0 under the old name, which overlayfs takes for a
+/// removed file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Whiteout {
     pub kind: FileKind,
@@ -74,7 +74,7 @@ pub(crate) struct Whiteout {
 }
 
 impl Whiteout {
-    /// The one that a user leaves in a directory: a character device 0:0, which nobody may open.
+    /// The whiteout of this user in a directory: a character device 0:0 without permissions.
     fn left_by(credentials: &Credentials, directory: &Facts) -> Whiteout {
         Whiteout {
             kind: FileKind::CharacterDevice,
@@ -90,12 +90,12 @@ impl Whiteout {
 }
 
 impl RenameMode {
-    /// Whether it refuses when something has the new name.
+    /// Whether a rename refuses when the new name exists.
     fn spares_what_is_there(self) -> bool {
         matches!(self, RenameMode::NoReplace | RenameMode::WhiteoutNoReplace)
     }
 
-    /// Whether something is left under the old name.
+    /// Whether a rename leaves a whiteout under the old name.
     fn leaves_whiteout(self) -> bool {
         matches!(self, RenameMode::Whiteout | RenameMode::WhiteoutNoReplace)
     }
@@ -123,13 +123,13 @@ impl FileSystem {
         self.change_snapshot(credentials, SnapshotChange::Rename { from, to })
     }
 
-    /// Renames a file. What has the new name is replaced, refused or swapped, as the mode says.
+    /// Renames a file. A file with the new name is replaced, refused or swapped, as the mode says.
     ///
     /// # Errors
-    /// `Exists` where nothing may be replaced, `NotFound`, `NotEmpty`, `NotDirectory` and
-    /// `IsDirectory` for what cannot take another's place, `Invalid` for a directory into itself,
-    /// `CrossDevice` between projects, `PermissionDenied`, `NotPermitted`, `NoSpace`, `ReadOnly`;
-    /// nothing has changed then.
+    /// `Exists` with `NoReplace`, `NotFound`, `NotEmpty`, `NotDirectory` and `IsDirectory` where
+    /// one cannot replace the other, `Invalid` for a directory into itself, `CrossDevice` between
+    /// projects, `PermissionDenied`, `NotPermitted`, `NoSpace`, `ReadOnly`; nothing has changed
+    /// then.
     #[doc(alias = "zfs_rename")]
     #[expect(
         clippy::too_many_arguments,
@@ -172,7 +172,7 @@ impl FileSystem {
         self.rename_between(Some(credentials), from, to, mode, whiteout, operation)
     }
 
-    /// Renames, or does again what was allowed before.
+    /// Renames; without credentials for a replay.
     pub(crate) fn rename_between(
         &self,
         credentials: Option<&Credentials>,
@@ -202,8 +202,8 @@ impl FileSystem {
             }
             if let Some((txg, replaced)) = tried? {
                 if let Some(replaced) = replaced {
-                    // What cannot be freed now stays in the unlinked set, and is freed at the next
-                    // mount.
+                    // A file that cannot be freed now stays in the unlinked set, and is freed at
+                    // the next mount.
                     let _ = self.free_if_unused(&replaced, operation);
                 }
                 return self.after_change(txg, operation);
@@ -228,7 +228,7 @@ impl FileSystem {
         }
     }
 
-    /// What a name leads to, if it is there.
+    /// The entry and file of a name, if it exists.
     fn named(
         &self,
         directory: &Node,
@@ -247,8 +247,8 @@ impl FileSystem {
         Err(PosixError::Contended)
     }
 
-    /// Renames, unless the names have changed since they were looked up. Gives back the group and
-    /// what was replaced.
+    /// Renames, unless the names have changed since they were looked up. Gives the txg and the file
+    /// that was replaced.
     #[expect(clippy::type_complexity, reason = "said in words above")]
     fn try_rename(
         &self,
@@ -292,7 +292,7 @@ impl FileSystem {
             .is_some_and(|target| target.node.id == source.node.id);
         let changes_spelling = is_same_entry && renaming.to != source.entry.name;
         if is_same_file && !changes_spelling {
-            // Two names of one file: POSIX wants nothing to happen.
+            // Two names of one file: by POSIX, nothing happens.
             return Ok(Some((source.node.changed_in(), None)));
         }
         if let (Some(whiteout), Some(_)) = (&renaming.whiteout, renaming.credentials) {
@@ -356,8 +356,8 @@ impl FileSystem {
         self.log_rename(tx, &moved, renamed(kind, from, to));
     }
 
-    /// Makes the file that takes the old name. Nobody can find it in memory before the rename is
-    /// logged, which says that it was made.
+    /// Makes the whiteout. It comes into the table of files only after the rename was logged, whose
+    /// record has its creation.
     fn make_whiteout(
         &self,
         renaming: &Renaming<'_>,
@@ -390,7 +390,7 @@ impl FileSystem {
         made.map(|(node, _)| node)
     }
 
-    /// Refuses what this user may not do, and what nobody may.
+    /// Refuses a rename that this user, or any user, may not make.
     fn check_rename(
         &self,
         renaming: &Renaming<'_>,
@@ -488,7 +488,7 @@ impl FileSystem {
         })
     }
 
-    /// The source gets the new name, of whatever had it, and loses the old one.
+    /// Moves the entry: the new name leads to the source, and the old name is removed.
     fn move_entry(
         &self,
         renaming: &Renaming<'_>,
@@ -548,7 +548,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// What had the new name has lost it.
+    /// Removes a link of the file that had the new name.
     fn lose_name(
         &self,
         replaced: &Arc<Node>,
@@ -565,7 +565,7 @@ impl FileSystem {
         self.store(replaced, facts, tx, operation)
     }
 
-    /// Each gets the other's name.
+    /// Swaps the two entries.
     fn exchange(
         &self,
         renaming: &Renaming<'_>,
@@ -610,7 +610,7 @@ impl FileSystem {
         }
     }
 
-    /// The name stays the same to the directory, and is written otherwise.
+    /// Changes the spelling of a name that is the same in the directory's form.
     fn respell(
         &self,
         renaming: &Renaming<'_>,
@@ -636,8 +636,7 @@ impl FileSystem {
     }
 }
 
-/// What the log has of a file that a rename leaves; none where it would have to name a Windows
-/// domain.
+/// The whiteout in the record of a rename; none where it would have to name a Windows domain.
 #[doc(alias = "zfs_log_rename_whiteout")]
 fn whiteout_record(left: &Node) -> Option<LoggedWhiteout> {
     let facts = left.facts();
@@ -656,7 +655,7 @@ fn whiteout_record(left: &Node) -> Option<LoggedWhiteout> {
     })
 }
 
-/// What comes into a directory hands its project down as the directory does.
+/// A file that comes into a directory that passes its project on does the same.
 fn inherit_flag(facts: &mut Facts, directory: &Facts) {
     let hands_down = matches!(facts.kind(), FileKind::Regular | FileKind::Directory);
     if hands_down && directory.flags.has(ZnodeFlags::INHERIT_PROJECT) {

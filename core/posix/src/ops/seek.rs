@@ -1,4 +1,4 @@
-//! Finding data and holes.
+//! Finding data and holes (`lseek` with `SEEK_DATA`, `SEEK_HOLE`).
 
 use tarn_ondisk::units::{BlockId, ObjectId};
 use tarn_probe::Operation;
@@ -13,8 +13,8 @@ impl FileSystem {
     /// as a hole.
     ///
     /// # Errors
-    /// `BeyondEnd` when there is none from there on, `Invalid` for what has neither, or what could
-    /// not be read.
+    /// `BeyondEnd` when there is none from there on, `Invalid` for a file without contents, or what
+    /// could not be read.
     pub fn seek(
         &self,
         id: ObjectId,

@@ -2,8 +2,8 @@
 //! `chattr`.
 //!
 //! # Mechanism
-//! All that one request changes is checked first and then changed in one transaction. Only a
-//! truncated file may have more than can be freed in one: then its end goes first, piece by piece.
+//! All changes of one request are checked first and then made in one transaction. Only a truncated
+//! file may have more blocks than one transaction can free: then its end is freed first, in pieces.
 //!
 //! A POSIX list follows the mode; an NFSv4 list follows it as `aclmode` says.
 
@@ -31,10 +31,10 @@ use crate::permissions::{SET_GID, without_set_ids};
 use crate::properties::{AclMode, AclType};
 use crate::types::{Attributes, Credentials, FileKind, SetAttributes, SetTime, Timestamp};
 
-/// About what a change of attributes writes.
+/// About how much a change of attributes writes.
 pub(crate) const ATTRIBUTE_BYTES: u64 = 16 << 10;
 
-/// The flags that can be set from outside. The others say how the file is stored.
+/// The flags that a caller can set. The others say how the file is stored.
 const SETTABLE: ZnodeFlags = ZnodeFlags::READ_ONLY
     .and(ZnodeFlags::HIDDEN)
     .and(ZnodeFlags::SYSTEM)
@@ -54,12 +54,11 @@ const PRIVILEGED: ZnodeFlags = ZnodeFlags::IMMUTABLE
     .and(ZnodeFlags::NO_UNLINK);
 
 impl FileSystem {
-    /// Changes attributes of a file, and gives back all of them. Where nothing is to be set, as
-    /// with `chown(-1, -1)`, it was changed all the same: the time of the last change (`st_ctime`)
-    /// moves.
+    /// Changes attributes of a file, and gives all of them. The time of the last change
+    /// (`st_ctime`) moves even where nothing is set, as with `chown(-1, -1)`.
     ///
     /// # Errors
-    /// `NotPermitted` for who is not the owner or for an immutable file, `PermissionDenied`,
+    /// `NotPermitted` for users other than the owner or for an immutable file, `PermissionDenied`,
     /// `FileTooLarge`, `QuotaExceeded`, `NoSpace`, `ReadOnly`; nothing has changed then.
     #[doc(alias = "zfs_setattr")]
     pub fn set_attributes(
@@ -108,8 +107,8 @@ impl FileSystem {
         let (mut pending, mut lists) = (Pending::default(), Pending::default());
         self.follow_nfs4(&node, &facts, &mut new, changes, &mut lists, &tx, operation)?;
         pending.own(attributes_set(id, &facts, &new, set_by(changes)));
-        // What the mode alone would make of the list when it is replayed, the list's own record
-        // makes right.
+        // A replay of the mode's record would change the list; the list's own record behind it sets
+        // the right one.
         pending.append(lists);
         if new.permissions() != facts.permissions() {
             self.follow_permissions(&node, &facts, &mut new, &mut pending, &tx, operation)?;
@@ -126,8 +125,8 @@ impl FileSystem {
         Ok(self.node_attributes(&node))
     }
 
-    /// What setting attributes changes, for the other holders. These write back what they have of
-    /// contents that a new size cuts off, or uncovers.
+    /// The change to tell the other holders of. They write back dirty contents that a new size cuts
+    /// off or uncovers.
     fn changed_by(
         &self,
         node: &Node,
@@ -167,7 +166,7 @@ impl FileSystem {
         self.check_changes(credentials, &node, changes, operation)
     }
 
-    /// Refuses what this user may not change, or no user may.
+    /// Refuses changes that this user, or any user, may not make.
     fn check_changes(
         &self,
         credentials: &Credentials,
@@ -205,7 +204,7 @@ impl FileSystem {
             (Some(SetTime::Now), Some(SetTime::Now)) => {
                 self.check_access(credentials, node, WRITE, operation)?;
             }
-            // The kernel says so with a new size.
+            // The kernel sets the modification time with a new size.
             (None, Some(SetTime::Now)) if changes.size.is_some() => {}
             _ => return Err(PosixError::NotPermitted),
         }
@@ -361,7 +360,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Refuses a project, and to hand it down, where files cannot have one.
+    /// Refuses a project, and the flag that passes it on, where files cannot have one.
     fn check_project_change(
         &self,
         facts: &Facts,
@@ -430,7 +429,7 @@ impl FileSystem {
             facts.modified = time(modified);
         }
         if let Some(accessed) = changes.accessed {
-            // What reading set before does not count any more.
+            // An access time from reading that is not stored yet is dropped.
             *node.accessed.lock() = None;
             facts.accessed = time(accessed);
         }
@@ -441,8 +440,7 @@ impl FileSystem {
         }
     }
 
-    /// The permission bits have changed, and a POSIX access control list, which says the same or
-    /// more, follows.
+    /// Makes the file's POSIX list follow its new permission bits.
     pub(crate) fn follow_permissions(
         &self,
         node: &Arc<Node>,
@@ -468,7 +466,7 @@ impl FileSystem {
     }
 }
 
-/// What a request sets, whether it differs from what was there or not.
+/// The attributes that a request sets, changed or not.
 fn set_by(changes: &SetAttributes) -> AttributesSet {
     let bit = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
     AttributesSet {

@@ -1,5 +1,5 @@
-//! Setting and removing extended attributes. POSIX access control lists are stored as such; an
-//! NFSv4 list is shown as one (`nfs4_acl_xattr`).
+//! Setting and removing extended attributes. POSIX access control lists are stored as extended
+//! attributes; an NFSv4 list is only shown as one (`nfs4_acl_xattr`).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::permissions::{SET_GID, STICKY};
 use crate::types::{Credentials, FileKind, SetGroupId, XattrMode};
 use crate::xattrs::{Namespace, VALUE_BYTES_MAX};
 
-/// About what setting an attribute writes beside its value.
+/// About how much setting an attribute writes beside its value.
 const XATTR_BYTES: u64 = 64 << 10;
 
 impl FileSystem {
@@ -43,8 +43,8 @@ impl FileSystem {
         self.set_xattr_and_mode(credentials, id, name, value, mode, set_gid, operation)
     }
 
-    /// The same by a caller who knows what becomes of the set-group-id bit where the attribute is
-    /// an access control list.
+    /// As [`set_xattr`](Self::set_xattr), with the caller's choice for the set-group-id bit where
+    /// the attribute is a POSIX list.
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr).
@@ -158,7 +158,7 @@ impl FileSystem {
         self.after_change(txg, operation)
     }
 
-    /// What can be refused before the file is looked at.
+    /// The checks that need no attributes of the file.
     fn check_xattr_change(
         &self,
         credentials: &Credentials,
@@ -169,7 +169,7 @@ impl FileSystem {
             return Err(PosixError::NotSupported("extended attributes in .zfs"));
         }
         let namespace = match self.check_xattr_name(credentials, name) {
-            // Hidden from those who only look; who wants to change it is told that he may not.
+            // An attribute that is hidden from reads refuses a change.
             Err(PosixError::NoAttribute) => return Err(PosixError::NotPermitted),
             other => other?,
         };
@@ -177,7 +177,7 @@ impl FileSystem {
         Ok(namespace)
     }
 
-    /// Refuses users who may not change attributes of this namespace.
+    /// Refuses users without permission to change attributes of this namespace.
     fn check_may_set(
         &self,
         credentials: &Credentials,
@@ -205,7 +205,7 @@ impl FileSystem {
         }
     }
 
-    /// Under which name an attribute is stored, if it is.
+    /// The name under which an attribute is stored, if it exists.
     fn stored_name(
         &self,
         node: &Arc<Node>,
@@ -222,8 +222,8 @@ impl FileSystem {
         Ok(None)
     }
 
-    /// What an access control list says that is to be set: none for other attributes, and within
-    /// none for an empty list.
+    /// Parses a POSIX list that is to be set: none for other attributes, and within none for an
+    /// empty list.
     fn parse_list(
         &self,
         node: &Node,
@@ -246,8 +246,8 @@ impl FileSystem {
         Ok(Some(list))
     }
 
-    /// Makes the permission bits follow a new list. False when the list says no more than they, and
-    /// need not be stored.
+    /// Makes the permission bits follow a new list. False when those bits express the whole list,
+    /// which then need not be stored.
     fn apply_list(
         &self,
         loses_set_gid: bool,

@@ -1,4 +1,4 @@
-//! What `statvfs` shows.
+//! Free space and objects, as `statvfs` shows them.
 
 use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::ZnodeFlags;
@@ -8,12 +8,12 @@ use crate::error::PosixError;
 use crate::filesystem::FileSystem;
 use crate::types::SpaceFacts;
 
-/// A dnode takes a slot of 512 bytes: so many more objects fit in so much space.
+/// The size of a dnode slot: the available objects are the available space divided by it.
 const SLOT_BYTES: u64 = 512;
 
 impl FileSystem {
-    /// How much room there is where this file or directory is: in one that hands its project down,
-    /// what the quotas of that project are and leave.
+    /// The space at this file or directory: in a directory that passes its project on, within the
+    /// quotas of that project.
     ///
     /// # Errors
     /// `NotFound`, or what could not be read.
@@ -37,7 +37,7 @@ impl FileSystem {
         Ok(space)
     }
 
-    /// How much room there is.
+    /// The space of the dataset.
     pub fn space(&self) -> SpaceFacts {
         let totals = (self.space.totals)();
         let properties = self.properties();

@@ -1,9 +1,9 @@
-//! Durability: what was answered, and asked to be durable, is stored.
+//! Durability: `fsync`, and syncing a whole file system.
 //!
-//! A change is durable when its transaction group is stored. Whoever asks for it sooner has it
-//! written to the intent log, where there is one; elsewhere he waits for the newest group that
-//! changes the file, which is then stored at once. Who asks for the whole file system always waits
-//! for the group: many changes are better stored once.
+//! A change is durable when its transaction group is stored. `fsync` makes it durable sooner,
+//! through the intent log; without a log it waits for the newest txg that changes the file, which
+//! is then stored at once. Syncing a whole file system always waits for the txg, since many changes
+//! are better stored once.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl FileSystem {
     /// so `data_only` spares nothing.
     ///
     /// # Errors
-    /// When the pool is suspended or being closed: then nobody knows whether it will be stored.
+    /// When the pool is suspended or being closed: whether the changes will be stored is unknown.
     pub fn sync(
         &self,
         id: ObjectId,
@@ -37,8 +37,9 @@ impl FileSystem {
         }
     }
 
-    /// Does of [`FileSystem::sync`] what does not take the intent log. What is left is for
-    /// [`FileSystem::sync_together`]: `None` when all changes are stored.
+    /// The part of [`FileSystem::sync`] that needs no commit of the intent log. Gives the file if
+    /// its changes need one, for [`FileSystem::sync_together`], and `None` when all changes are
+    /// stored.
     ///
     /// # Errors
     /// As there.
@@ -65,7 +66,7 @@ impl FileSystem {
     /// little longer than of one.
     ///
     /// # Errors
-    /// As [`FileSystem::sync`]: then nobody knows which of them will be.
+    /// As [`FileSystem::sync`]: which of the changes will be stored is unknown.
     pub fn sync_together(
         &self,
         unsynced: &[Unsynced],
@@ -88,8 +89,8 @@ impl FileSystem {
         }
     }
 
-    /// Puts access times into the open group that so far are only in memory. Whoever waits for that
-    /// group has all changes of the file system stored.
+    /// Stores access times that are only in memory, in the open txg. When that txg is stored, all
+    /// changes of the file system are.
     pub fn store_access_times(&self, operation: &Operation) -> Result<(), PosixError> {
         if self.txgs.is_none() || self.properties().is_read_only {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Removing names: of files, and of directories that are empty.
 //!
 //! # Mechanism
-//! With its last name a file is freed, in the same transaction if it is small and nobody has it
-//! open, else later (`unlinked`).
+//! With its last name a file is freed, in the same transaction if it is small and not open, else
+//! later (`unlinked`).
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::node::{Node, lock_all};
 use crate::ops::access::EXECUTE;
 use crate::types::{Credentials, FileKind};
 
-/// How often an operation looks again when the names it is about change under it. A guess: each
-/// time somebody else got on.
+/// How often an operation looks its names up again when others change them. A guess: each time
+/// another operation succeeded.
 pub(crate) const ATTEMPTS_MAX: usize = 1000;
 
 impl FileSystem {
@@ -47,7 +47,7 @@ impl FileSystem {
         self.remove_entry(&directory, name, remove, operation)
     }
 
-    /// Removes a name of a file. The caller holds `change` of both, and has seen that the entry
+    /// Removes a name of a file. The caller holds `change` of both, and has checked that the entry
     /// leads to the file.
     pub(crate) fn drop_name(
         &self,
@@ -89,8 +89,7 @@ impl FileSystem {
         Ok(tx.txg())
     }
 
-    /// Removes a directory that is empty; or destroys a snapshot, where that is one of
-    /// `.zfs/snapshot`.
+    /// Removes an empty directory, or destroys a snapshot in `.zfs/snapshot`.
     ///
     /// # Errors
     /// `NotEmpty`, `NotFound`, `NotDirectory`, `PermissionDenied`, `NotPermitted`, `ReadOnly`;
@@ -121,8 +120,8 @@ impl FileSystem {
         self.remove_entry(&directory, name, remove, operation)
     }
 
-    /// Removes a directory that is empty. The caller holds `change` of both, and has seen that the
-    /// entry leads to it.
+    /// Removes a directory that is empty. The caller holds `change` of both, and has checked that
+    /// the entry leads to it.
     pub(crate) fn drop_directory(
         &self,
         directory: &Arc<Node>,
@@ -152,7 +151,7 @@ impl FileSystem {
         Ok(tx.txg())
     }
 
-    /// The directory of an entry that is to change. What is not stored does not change.
+    /// The directory of an entry that is to change. Refuses those below `.zfs`.
     pub(crate) fn directory_of_entry(
         &self,
         parent: ObjectId,
@@ -170,8 +169,8 @@ impl FileSystem {
         }
     }
 
-    /// Runs `remove` with the right to change a directory and the file that a name in it leads to,
-    /// and then frees what has no name any more.
+    /// Runs `remove` with `change` of a directory and of the file that a name in it leads to, and
+    /// then frees a file that has lost its last name.
     pub(crate) fn remove_entry(
         &self,
         directory: &Arc<Node>,
@@ -195,8 +194,8 @@ impl FileSystem {
             }
             let txg = remove(&file, &entry)?;
             drop(locks);
-            // What cannot be freed now stays in the unlinked set, and is freed when the file system
-            // is mounted again.
+            // A file that cannot be freed now stays in the unlinked set, and is freed at the next
+            // mount.
             let _ = self.free_if_unused(&file, operation);
             return self.after_change(txg, operation);
         }

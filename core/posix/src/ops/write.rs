@@ -2,12 +2,12 @@
 //!
 //! # Mechanism
 //! A file begins with one block, which grows with it up to the dataset's record size, or to the
-//! next power of two if it is larger already. What is longer has blocks of that size, which then
+//! next power of two if it is larger already. A longer file has blocks of that size, which then
 //! stays. Each part of a write is one transaction: bytes, size, times and permission bits.
 //!
 //! # Invariants
 //! - A file of more than one block has blocks of a power of two bytes.
-//! - What is beyond the size reads as zeros, should the size grow.
+//! - Bytes beyond the size read as zeros when the size grows.
 
 use std::borrow::Cow;
 use tarn_host::buffer::Buffer;
@@ -30,7 +30,7 @@ use tarn_dataset::space_door::{SpaceLeave, SpaceRefusal, SpaceUse};
 pub(crate) const SIZE_MAX: u64 = i64::MAX.cast_unsigned();
 /// How much is written in one transaction. A guess: small beside what may be dirty.
 const PART_BYTES: usize = 4 << 20;
-/// About what is written beside the contents.
+/// About how much is written beside the contents.
 const OVERHEAD_BYTES: u64 = 16 << 10;
 
 /// Where to write.
@@ -42,13 +42,13 @@ pub enum WriteAt {
     End,
 }
 
-/// Where a part of a write goes, and who caches it.
+/// The offset of a part of a write, and how it is cached.
 pub(crate) struct Part {
     pub offset: u64,
     pub caching: Caching,
 }
 
-/// What is written.
+/// The bytes to write.
 #[derive(Debug)]
 pub enum NewContents<'a> {
     /// These bytes, which are copied.
@@ -91,8 +91,8 @@ impl NewContents<'_> {
 
 impl FileSystem {
     /// Writes bytes, and gives back how many. Fewer than asked only when space, a quota or the
-    /// largest size is reached on the way. Whether the caller may write was decided when he opened
-    /// the file.
+    /// largest size is reached on the way. The permission to write was checked when the file was
+    /// opened.
     ///
     /// # Errors
     /// `NoSpace`, `QuotaExceeded` and `FileTooLarge` when not one byte could be written;
@@ -110,7 +110,8 @@ impl FileSystem {
         self.write_contents(credentials, id, at, contents, Caching::Ours, operation)
     }
 
-    /// As [`write`](Self::write), maybe without a copy, and says who caches what was written.
+    /// As [`write`](Self::write), without a copy where buffers fill blocks, and with the choice how
+    /// the blocks are cached.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -202,9 +203,9 @@ impl FileSystem {
         }
     }
 
-    /// Writes one part, in a transaction of its own; where there is no room for all of it, as many
-    /// blocks as there is room for, each in one of its own. Gives back how many bytes were written:
-    /// some. The caller holds `change`.
+    /// Writes one part, in a transaction of its own; where there is no space for all of it, as many
+    /// blocks as there is space for, each in its own. Gives how many bytes were written: at least
+    /// one. The caller holds `change`.
     pub(crate) fn write_part(
         &self,
         credentials: &Credentials,
@@ -224,7 +225,7 @@ impl FileSystem {
                 let txg = self.write_whole(credentials, node, part, contents, leave, operation)?;
                 return Ok((txg, length));
             }
-            // There may be for less.
+            // There may be space for a part of it.
             Err(SpaceRefusal::NoSpace | SpaceRefusal::QuotaExceeded)
                 if offset % block_size + widen(length) > block_size => {}
             Err(refusal) => return Err(refusal.into()),
@@ -250,8 +251,8 @@ impl FileSystem {
         Ok((txg, written))
     }
 
-    /// Asks for room to write bytes, and says how large the blocks are that they are written in.
-    /// What is in one block is not divided.
+    /// Asks for space to write these bytes, and gives the block size. Bytes of one block are not
+    /// divided.
     fn leave_to_write(
         &self,
         node: &Node,
@@ -271,7 +272,7 @@ impl FileSystem {
         (asked, block_size)
     }
 
-    /// Writes one part, for which room is promised, in a transaction of its own.
+    /// Writes one part, for which space is promised, in a transaction of its own.
     fn write_whole(
         &self,
         credentials: &Credentials,
@@ -311,8 +312,8 @@ impl FileSystem {
         Ok(tx.txg())
     }
 
-    /// Sets permission bits, if they are others. The access control list becomes one that says the
-    /// same, unless set-id and sticky bits alone change, of which lists say nothing.
+    /// Sets permission bits, if they differ. The trivial list of the new mode takes the list's
+    /// place, unless only set-id and sticky bits change, which lists do not have.
     pub(crate) fn change_permissions(&self, facts: &mut Facts, permissions: u32) {
         const SAID_BY_LISTS: u32 = 0o777;
         let changed = facts.permissions() ^ (permissions & 0o7777);
@@ -343,7 +344,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// How large the blocks of a file are when it has been written up to `end`.
+    /// The block size of a file after it was written up to `end`.
     fn block_size_after(&self, node: &Node, end: u64) -> u64 {
         self.block_size_of(node, &node.facts(), end)
     }
@@ -381,9 +382,9 @@ impl FileSystem {
         })
     }
 
-    /// Changes the size of a file, in a transaction in which at most a bounded number of blocks is
-    /// freed: the others were, by [`FileSystem::free_contents`]. The caller holds `change` and
-    /// `content`, and stores the facts.
+    /// Changes the size of a file, in a transaction that frees a bounded number of blocks:
+    /// [`FileSystem::free_contents`] has freed the others. The caller holds `change` and `content`,
+    /// and stores the facts.
     pub(crate) fn set_size(
         &self,
         node: &Node,

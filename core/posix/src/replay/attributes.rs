@@ -108,8 +108,7 @@ impl FileSystem {
         changed.map_err(failed(object))
     }
 
-    /// An extended attribute in the list among the file's own attributes; one without a value is
-    /// taken away.
+    /// Replays the record of an extended attribute (`xattr=sa`); one without a value is removed.
     #[doc(alias = "zfs_replay_setsaxattr")]
     pub(super) fn replay_xattr(
         &self,
@@ -150,7 +149,7 @@ impl FileSystem {
     }
 }
 
-/// The entries of the access control list that something is made with.
+/// The entries of the access control list of a new file.
 pub(super) fn entries_of(create: &LoggedCreate) -> Result<Option<Vec<AclEntry>>, RecordError> {
     let Some(acl) = &create.acl else {
         return Ok(None);
@@ -162,7 +161,7 @@ pub(super) fn entries_of(create: &LoggedCreate) -> Result<Option<Vec<AclEntry>>,
     Ok(Some(entries))
 }
 
-/// Sets the flags and times that are given.
+/// Sets the flags and times that the record has.
 #[doc(alias = "zfs_replay_xvattr")]
 pub(super) fn apply_extended(
     facts: &mut Facts,
@@ -196,10 +195,10 @@ pub(super) fn apply_extended(
     Ok(())
 }
 
-/// The list of a new file that was protected from its directory's.
+/// A flag of a new file's list: it is protected from inheritance.
 #[doc(alias = "ACL_PROTECTED")]
 const LIST_PROTECTED: u64 = 0x2;
-/// The list of a new file that came from a default.
+/// A flag of a new file's list: it came from a default.
 #[doc(alias = "ACL_DEFAULTED")]
 const LIST_DEFAULTED: u64 = 0x4;
 

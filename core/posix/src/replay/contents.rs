@@ -1,4 +1,4 @@
-//! Records of contents: written, cut, cloned.
+//! Replay of records of contents: `TX_WRITE`, `TX_TRUNCATE`, `TX_CLONE_RANGE`.
 
 use tarn_ondisk::block_pointer::{BlockPointer, SECTOR_BYTES};
 use tarn_ondisk::declare::{narrow, widen};
@@ -14,12 +14,12 @@ use crate::node::{Node, lock_all};
 use crate::ops::write::SIZE_MAX;
 use crate::types::FileKind;
 
-/// About what is written beside the contents.
+/// About how much is written beside the contents.
 const OVERHEAD_BYTES: u64 = 16 << 10;
-/// About what a pointer takes where it is stored.
+/// About how much space a block pointer takes.
 const POINTER_BYTES: u64 = 128;
 
-/// A part of what a record says. Before the last is stored, the record is not applied.
+/// A part of a record that takes several transactions. The last part notes the record as applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Earlier,
@@ -41,14 +41,14 @@ impl FileSystem {
                 check_range(data.offset, widen(data.bytes.len()))?;
                 self.write_again(&node, data.offset, &data.bytes, end, operation)
             }
-            // The block was stored by its group, and perhaps the size was not.
+            // The block was stored by its txg, but perhaps not the size.
             None => self.write_again(&node, write.offset, &[], end, operation),
         }
         .map_err(failed(write.object))
     }
 
-    /// Puts bytes into a file, which then reaches at least to `end`, and not for the bytes' sake
-    /// further. The record is applied with it.
+    /// Writes bytes of a record into a file up to `end`, which the file reaches then. Notes the
+    /// record as applied.
     fn write_again(
         &self,
         node: &std::sync::Arc<Node>,
@@ -60,7 +60,7 @@ impl FileSystem {
         self.write_part_again(node, offset, bytes, end, Part::Last, operation)
     }
 
-    /// The same for a part of what a record says.
+    /// The same for a part of a record.
     fn write_part_again(
         &self,
         node: &std::sync::Arc<Node>,
@@ -92,8 +92,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Frees a range; up to the end where it has no length. What ends behind the end of the file
-    /// moves that.
+    /// Replays a truncation: frees a range, to the end of the file where the length is zero. A
+    /// range that ends behind the end of the file extends the file.
     #[doc(alias = "zfs_replay_truncate")]
     pub(super) fn replay_truncate(
         &self,
@@ -118,7 +118,7 @@ impl FileSystem {
                 _ => {
                     if offset < size {
                         let stop = match end >= size {
-                            // What is beyond the size is zeros already, so the last block can be
+                            // Bytes beyond the size are zeros already, so the last block can be
                             // freed whole.
                             true => self.to_block_end(&node, size),
                             false => end,
@@ -139,8 +139,8 @@ impl FileSystem {
         cut.map_err(failed(object))
     }
 
-    /// Blocks of another file become blocks of this one. They are referenced as long as the log is
-    /// there.
+    /// Replays a clone of blocks of another file. The claim of the log holds a reference to each of
+    /// them until the log is freed.
     #[doc(alias("zfs_replay_clone_range", "zfs_clone_range_replay"))]
     pub(super) fn replay_clone(
         &self,
@@ -165,8 +165,8 @@ impl FileSystem {
         }
     }
 
-    /// Has blocks of a file be clones. False where they cannot be; then at most the size of its
-    /// blocks has changed, which holds as much.
+    /// Clones blocks into a file. False where that is not possible; then at most the file's block
+    /// size has changed.
     fn clone_again(
         &self,
         node: &std::sync::Arc<Node>,
@@ -200,7 +200,7 @@ impl FileSystem {
         Ok(true)
     }
 
-    /// Puts what is in blocks of others into a file.
+    /// Copies the contents of blocks of other files into a file.
     fn copy_again(
         &self,
         node: &std::sync::Arc<Node>,
@@ -240,10 +240,10 @@ impl FileSystem {
     }
 }
 
-/// Largest block of a file.
+/// The largest block of a file.
 const LENGTH_MAX: u64 = 16 << 20;
 
-/// Where a range ends, if files can reach so far.
+/// The end of a range, if files can be so large.
 fn check_range(offset: u64, length: u64) -> Result<u64, RecordError> {
     offset
         .checked_add(length)

@@ -1,4 +1,4 @@
-//! Records of names: made, removed, linked, renamed.
+//! Replay of records of names: create, remove, link, rename.
 
 use std::sync::Arc;
 
@@ -59,11 +59,11 @@ impl FileSystem {
             let parent = directory.facts();
             let (mut project, mut flags) = self.inherited_project(&parent, kind);
             if parent.flags.has(ZnodeFlags::XATTR) {
-                // An extended attribute, as a file.
+                // An extended attribute that is a file (`xattr=dir`).
                 flags = flags.and(ZnodeFlags::XATTR);
                 project = project.map(|_| parent.project);
             }
-            // A record without a list is of a file that got one from its directory.
+            // A file whose record has no list inherited one from its directory.
             let nfs4_acl = match &entries {
                 Some(_) => None,
                 None => {
@@ -100,7 +100,8 @@ impl FileSystem {
         made.map_err(failed(create.object))
     }
 
-    /// What few files are made with: an access control list, attributes beyond POSIX.
+    /// Applies the parts of a create record that few files have: an access control list, attributes
+    /// beyond POSIX.
     fn finish_created(
         &self,
         node: &Arc<Node>,
@@ -246,8 +247,8 @@ impl FileSystem {
 }
 
 impl FileSystem {
-    /// Refuses a number that is taken, before anything is renamed. One that is free only when
-    /// earlier changes are stored has to wait for them.
+    /// Refuses an object number that is in use, before the rename. Earlier records may have freed
+    /// it, so they are stored first.
     fn check_free_number(
         &self,
         whiteout: &Whiteout,
@@ -267,7 +268,7 @@ impl FileSystem {
     }
 }
 
-/// What kind of file is made, and its permissions.
+/// The kind and the permissions of the new file in a record.
 fn kind_of(create: &LoggedCreate) -> Result<(FileKind, u32), RecordError> {
     let mode = u32::try_from(create.mode & 0o177_777).unwrap_or(0);
     let kind =

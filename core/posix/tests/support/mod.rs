@@ -1,5 +1,6 @@
 //! A pool of one file system, on a file, for the tests of files: what `dataset` and `pool` do
-//! around a group, in a few lines, by a thread that stores groups whenever somebody waits for one.
+//! around a group, in a few lines, by a thread that stores groups whenever another thread waits for
+//! one.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod files;
@@ -300,7 +301,7 @@ impl Mounted {
         }
     }
 
-    /// The same file system after everything was stored, as somebody finds it who has nothing in
+    /// The same file system after everything was stored, as a mount finds it that has nothing in
     /// memory.
     pub fn remounted(mut self) -> Mounted {
         self.files.sync_all(&self.operation).unwrap();
