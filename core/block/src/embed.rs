@@ -7,9 +7,9 @@
 
 use crate::data::Block;
 use crate::error::ReadError;
+use crate::expand::decompress;
 use crate::io::{WritePhase, address};
 use crate::policy::{Embedding, WritePolicy};
-use crate::read::expand::decompress;
 use crate::stored::compression_of;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::compression::Compression;

@@ -30,6 +30,8 @@
 pub mod data;
 mod embed;
 pub mod error;
+mod expand;
+mod faults;
 mod free;
 mod gang;
 pub mod io;

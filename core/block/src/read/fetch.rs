@@ -12,9 +12,9 @@
 //!   block by now.
 
 use crate::error::{CopyFailure, CopyFailureReason, ReadError};
+use crate::faults::{Faults, Verify};
 use crate::gang;
 use crate::io::{BlockIo, address};
-use crate::read::faults::{Faults, Verify};
 use crate::stored::StoredPointer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_host::buffer::Buffer;

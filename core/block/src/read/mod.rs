@@ -7,7 +7,7 @@
 //!    other until the bytes of one verify. A copy found bad is self-healed aside. A batch reads
 //!    all first copies as one batch of the devices ([`first_copies`]).
 //! 2. *open* ([`open`]): an encrypted block is refused, for no key is loaded here.
-//! 3. *expand* ([`mod@expand`]): the bytes are decompressed.
+//! 3. *expand* ([`expand`](mod@crate::expand)): the bytes are decompressed.
 //!
 //! The stored form of a block ([`Form::Stored`]) leaves after the first stage.
 //!
@@ -18,8 +18,6 @@
 //! - A block is as long as its pointer says: in plain form its logical size, in stored form its
 //!   physical size.
 
-pub(crate) mod expand;
-pub(crate) mod faults;
 pub(crate) mod fetch;
 mod first_copies;
 mod open;
@@ -28,6 +26,7 @@ pub(crate) mod request;
 use crate::data::Block;
 use crate::embed;
 use crate::error::ReadError;
+use crate::expand::expand;
 use crate::gang;
 use crate::io::{BlockIo, address};
 use crate::scope::{BlockKind, BlockScope};
@@ -142,7 +141,7 @@ impl BlockIo {
 /// The stages behind *fetch*: from bytes that verified to plain contents.
 fn plain(stored: &StoredPointer<'_>, scope: BlockScope, bytes: Buffer) -> Result<Block, ReadError> {
     let compressed = open::open(stored, scope, bytes)?;
-    let plain = expand::expand(stored, compressed)?;
+    let plain = expand(stored, compressed)?;
     debug_assert_eq!(plain.len(), stored.pointer.logical_size().to_usize());
     Ok(Block::new(plain))
 }

@@ -33,6 +33,7 @@
 mod claim;
 mod compress;
 pub(crate) mod devices;
+mod gang;
 pub(crate) mod place;
 pub(crate) mod request;
 pub(crate) mod seal;

@@ -6,9 +6,9 @@
 //! ([`gang`]).
 
 use super::devices::Batch;
+use super::gang::{self, GangPolicy};
 use super::request::{PASS_REWRITE, Slot};
 use super::seal::StoredContents;
-use crate::gang::{self, GangPolicy};
 use crate::io::{BlockIo, WritePhase};
 use crate::shapes::{VdevShapes, dva_of};
 use crate::stored::StoredPointer;

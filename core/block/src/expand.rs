@@ -10,7 +10,7 @@ use tarn_transform::{CompressionAlgorithm, DecompressError, compress};
 ///
 /// # Errors
 /// The bytes cannot be decompressed to the logical size.
-pub(super) fn expand(stored: &StoredPointer<'_>, compressed: Buffer) -> Result<Buffer, ReadError> {
+pub(crate) fn expand(stored: &StoredPointer<'_>, compressed: Buffer) -> Result<Buffer, ReadError> {
     let logical_size = stored.pointer.logical_size();
     let is_plain = stored.compression == CompressionAlgorithm::Off;
     if is_plain && compressed.len() == logical_size.to_usize() {
