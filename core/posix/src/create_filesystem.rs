@@ -19,9 +19,10 @@ use tarn_probe::Operation;
 use crate::directory::{Directory, create_zap, open_zap};
 use crate::error::{PosixError, table_error};
 use crate::facts::NewFacts;
-use crate::filesystem::{VERSION_ATTRIBUTES, VERSION_NEWEST};
+use crate::filesystem::VERSION_NEWEST;
 use crate::names::{CaseSensitivity, Naming};
 use crate::store::store_facts;
+use crate::tables::VERSION_ATTRIBUTES;
 use crate::tables::{AttributeTables, Style, Tables};
 use crate::types::{FileKind, Timestamp};
 

@@ -36,7 +36,7 @@ use crate::quotas::Quotas;
 use crate::ranks;
 use crate::removed_directories::RemovedDirectories;
 use crate::shares::Shares;
-use crate::tables::{AttributeTables, Style};
+use crate::tables::{AttributeTables, Style, VERSION_ATTRIBUTES};
 use crate::types::Timestamp;
 use tarn_dataset::space_door::{SpaceDoor, SpaceLeave, SpaceUse};
 use tarn_zil::SyncPolicy;
@@ -44,12 +44,6 @@ use tarn_zil::SyncPolicy;
 /// The newest version of file systems.
 #[doc(alias = "ZPL_VERSION")]
 pub const VERSION_NEWEST: u64 = 5;
-/// Files have attributes from this version on.
-#[doc(alias = "ZPL_VERSION_SA")]
-pub(crate) const VERSION_ATTRIBUTES: u64 = 5;
-/// Owners are FUIDs, and access control lists have entries of several sizes, from this version on.
-#[doc(alias = "ZPL_VERSION_FUID")]
-pub(crate) const VERSION_FUID: u64 = 3;
 /// Entries of directories say what they lead to from this version on.
 #[doc(alias = "ZPL_VERSION_DIRENT")]
 pub(crate) const VERSION_ENTRY_TYPES: u64 = 2;

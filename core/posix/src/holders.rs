@@ -6,7 +6,7 @@
 //! a mapping is not yet in the file when the export reads it.
 //!
 //! # Mechanism
-//! A front end registers a [`Watcher`] ([`FileSystem::hold`]) and gets a [`HolderId`], which it
+//! A front end registers a [`Watcher`] (`FileSystem::hold`) and gets a [`HolderId`], which it
 //! puts into the [`Who`](tarn_probe::Who) of each of its operations. An operation tells all holders
 //! but the one in its `Who` of its changes: after it has released its locks, and before it returns.
 //! So a caller that has its answer finds the change through every holder. A failed operation tells
@@ -31,7 +31,6 @@ use tarn_host::lock::RwLock;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::{HolderId, Operation};
 
-use crate::filesystem::FileSystem;
 use crate::ranks;
 
 /// The end of a range that reaches to the end of the file, wherever that is.
@@ -106,7 +105,7 @@ impl Holders {
         }
     }
 
-    fn add(&self, watcher: Weak<dyn Watcher>) -> HolderId {
+    pub fn add(&self, watcher: Weak<dyn Watcher>) -> HolderId {
         let mut table = self.table.write();
         table.last += 1;
         let id = HolderId(table.last);
@@ -115,7 +114,7 @@ impl Holders {
         id
     }
 
-    fn remove(&self, id: HolderId) {
+    pub fn remove(&self, id: HolderId) {
         let mut table = self.table.write();
         let removed = table.watchers.iter().position(|(other, _)| *other == id);
         let removed = removed.map(|at| table.watchers.swap_remove(at));
@@ -140,6 +139,37 @@ impl Holders {
         sole == 0 || sole == operation.who().holder.0
     }
 
+    /// Whether there are holders beside this one.
+    pub fn are_others(&self, holder: HolderId) -> bool {
+        let sole = self.sole.load(Ordering::Relaxed);
+        sole != 0 && sole != holder.0
+    }
+
+    /// Tells all holders but that of this operation of a change. The caller holds no locks.
+    pub fn tell(&self, change: Change<'_>, operation: &Operation) {
+        self.each_other(operation, |other| other.changed(&change));
+    }
+
+    /// Has the other holders write back their dirty copies of contents. The caller holds no locks.
+    pub fn have_written_back(
+        &self,
+        file: ObjectId,
+        offset: u64,
+        length: u64,
+        operation: &Operation,
+    ) {
+        self.each_other(operation, |other| other.write_back(file, offset, length));
+    }
+
+    /// Tells of a change at the end of the scope.
+    pub fn telling<'a>(&'a self, change: Change<'a>, operation: &'a Operation) -> Telling<'a> {
+        Telling {
+            holders: self,
+            change,
+            operation,
+        }
+    }
+
     /// Calls all holders but that of this operation.
     fn each_other(&self, operation: &Operation, call: impl Fn(&dyn Watcher)) {
         if self.asks_alone(operation) {
@@ -157,37 +187,6 @@ impl Holders {
     }
 }
 
-/// A registered holder. Dropping it releases its locks and share reservations, and its watcher is
-/// not called any more.
-#[must_use = "the holder ends when this is dropped"]
-pub struct Holding {
-    files: Weak<FileSystem>,
-    id: HolderId,
-}
-
-impl Holding {
-    /// The number that the holder's operations carry in their [`Who`](tarn_probe::Who).
-    pub fn id(&self) -> HolderId {
-        self.id
-    }
-}
-
-impl Drop for Holding {
-    fn drop(&mut self) {
-        if let Some(files) = self.files.upgrade() {
-            files.holders.remove(self.id);
-            files.locks.release_holder(self.id);
-            files.shares.release_holder(self.id);
-        }
-    }
-}
-
-impl std::fmt::Debug for Holding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Holding({})", self.id.0)
-    }
-}
-
 /// Tells the other holders of a change when it is dropped. An operation declares it before it takes
 /// locks, so that these are released first.
 #[must_use = "the change is told when this is dropped"]
@@ -199,57 +198,6 @@ pub(crate) struct Telling<'a> {
 
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
-        let change = self.change;
-        self.holders
-            .each_other(self.operation, |other| other.changed(&change));
-    }
-}
-
-impl FileSystem {
-    /// Registers a holder: `watcher` is told of the changes of others while the [`Holding`] lives.
-    pub fn hold(self: &Arc<Self>, watcher: Weak<dyn Watcher>) -> Holding {
-        Holding {
-            files: Arc::downgrade(self),
-            id: self.holders.add(watcher),
-        }
-    }
-
-    /// Whether there are holders beside this one.
-    pub fn is_held_by_others(&self, holder: HolderId) -> bool {
-        let sole = self.holders.sole.load(Ordering::Relaxed);
-        sole != 0 && sole != holder.0
-    }
-
-    /// Tells all holders but that of this operation of a change, at once. The caller holds no
-    /// locks.
-    pub(crate) fn tell(&self, change: Change<'_>, operation: &Operation) {
-        self.holders
-            .each_other(operation, |other| other.changed(&change));
-    }
-
-    /// Tells of a change at the end of the scope.
-    pub(crate) fn telling<'a>(
-        &'a self,
-        change: Change<'a>,
-        operation: &'a Operation,
-    ) -> Telling<'a> {
-        Telling {
-            holders: &self.holders,
-            change,
-            operation,
-        }
-    }
-
-    /// Has the other holders write back their dirty copies of contents, before these are read or
-    /// changed. The caller holds no locks.
-    pub(crate) fn have_written_back(
-        &self,
-        file: ObjectId,
-        offset: u64,
-        length: u64,
-        operation: &Operation,
-    ) {
-        self.holders
-            .each_other(operation, |other| other.write_back(file, offset, length));
+        self.holders.tell(self.change, self.operation);
     }
 }

@@ -76,12 +76,12 @@ pub use create_filesystem::{EmptyFilesystem, NewFileSystem, create_filesystem};
 pub use error::{MountError, PosixError};
 pub use file_handle::{FileHandle, HandleError};
 pub use filesystem::{FileSystem, FileSystemParts, NewContents, ReadData, Unlinked, WriteAt};
-pub use holders::{Change, Holding, TO_END, Watcher};
+pub use holders::{Change, TO_END, Watcher};
 pub use locks::{
     Granted, LockKind, LockOwner, LockRange, LockRefusal, LockRequest, LockScope, LockWait, Locked,
 };
 pub use names::{CaseSensitivity, Naming};
-pub use ops::{Unsynced, Verifier};
+pub use ops::{Holding, Unsynced, Verifier};
 pub use owner::FileOwnership;
 pub use properties::{
     AccessTimes, AclInherit, AclMode, AclType, MountProperties, SnapshotDirectory, XattrStore,

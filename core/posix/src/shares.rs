@@ -2,7 +2,7 @@
 //!
 //! # Mechanism
 //! Each holder says how often it has a file open for reading and for writing, and what these opens
-//! deny to others ([`FileSystem::share`]). A new open is refused if an existing one denies its
+//! deny to others (`FileSystem::share`). A new open is refused if an existing one denies its
 //! access, or if it denies the access of an existing one. Opens of mounts deny nothing, and can be
 //! denied.
 //!
@@ -20,7 +20,6 @@ use tarn_ondisk::units::ObjectId;
 use tarn_probe::HolderId;
 
 use crate::error::PosixError;
-use crate::filesystem::FileSystem;
 use crate::ranks;
 
 /// The number of shards of the table.
@@ -106,17 +105,16 @@ impl Shares {
     }
 }
 
-impl FileSystem {
-    /// Adds a reservation for an open of a holder, which [`FileSystem::unshare`] removes. This does
-    /// not keep the file from being freed: [`FileSystem::opened`] does.
+impl Shares {
+    /// Adds a reservation for an open of a holder, which [`Shares::remove`] removes.
     ///
     /// # Errors
     /// `Busy` when an existing open denies it, or it denies an existing one.
-    pub fn share(&self, file: ObjectId, holder: HolderId, share: Share) -> Result<(), PosixError> {
+    pub fn add(&self, file: ObjectId, holder: HolderId, share: Share) -> Result<(), PosixError> {
         if share.is_nothing() {
             return Ok(());
         }
-        let mut part = self.shares.part(file).lock();
+        let mut part = self.part(file).lock();
         let holders = part.entry(file).or_default();
         if holders.iter().any(|(_, counts)| counts.refuses(share)) {
             return Err(PosixError::Busy);
@@ -134,11 +132,11 @@ impl FileSystem {
 
     /// Removes a reservation, or a part of it, when a holder closes a file or reduces its access.
     /// Parts that the holder does not have are ignored.
-    pub fn unshare(&self, file: ObjectId, holder: HolderId, share: Share) {
+    pub fn remove(&self, file: ObjectId, holder: HolderId, share: Share) {
         if share.is_nothing() {
             return;
         }
-        let mut part = self.shares.part(file).lock();
+        let mut part = self.part(file).lock();
         let Some(holders) = part.get_mut(&file) else {
             return;
         };

@@ -26,8 +26,9 @@ use tarn_probe::Operation;
 use crate::acl::trivial_entries;
 use crate::error::PosixError;
 use crate::facts::{Facts, Form};
-use crate::filesystem::{FileSystem, VERSION_FUID};
+use crate::filesystem::FileSystem;
 use crate::node::Node;
+use crate::tables::VERSION_FUID;
 use crate::tables::{AttributeTables, Style};
 use crate::types::FileKind;
 

@@ -26,8 +26,14 @@ use tarn_probe::Operation;
 
 use crate::directory::{create_zap, open_zap};
 use crate::error::{PosixError, table_error};
-use crate::filesystem::{VERSION_ATTRIBUTES, VERSION_FUID};
 use crate::ranks;
+
+/// Files have attributes from this version on.
+#[doc(alias = "ZPL_VERSION_SA")]
+pub(crate) const VERSION_ATTRIBUTES: u64 = 5;
+/// Owners are FUIDs, and access control lists have entries of several sizes, from this version on.
+#[doc(alias = "ZPL_VERSION_FUID")]
+pub(crate) const VERSION_FUID: u64 = 3;
 
 /// The tables at one moment.
 #[derive(Debug, Clone)]

@@ -12,12 +12,12 @@
 //!
 //! A request that conflicts is refused, or waits: it gets a [`LockWait`], and the thread that
 //! releases the conflicting lock calls its callback. Waiting requests of a file are tried in the
-//! order in which they came. A wait ends by [`FileSystem::cancel_lock_wait`] as well.
+//! order in which they came. A wait ends by `FileSystem::cancel_lock_wait` as well.
 //!
 //! Before a byte-range request waits, the graph of waiting owners is searched; a cycle through its
 //! owner refuses it ([`LockRefusal::Deadlock`]). `flock` waits without that, as on Linux.
 //!
-//! Locks are released with their owner ([`FileSystem::release_locks`]), with the holder
+//! Locks are released with their owner (`FileSystem::release_locks`), with the holder
 //! ([`Holding`](crate::Holding)), and with the file. They are in memory only.
 //!
 //! # Invariants
@@ -34,7 +34,6 @@ use tarn_host::lock::{Mutex, MutexGuard};
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::HolderId;
 
-use crate::filesystem::FileSystem;
 use crate::ranks;
 use ranges::{Held, RangeLocks};
 
@@ -343,10 +342,10 @@ fn check(request: &LockRequest) -> Result<(), LockRefusal> {
     }
 }
 
-impl FileSystem {
+impl Locks {
     /// The lock that a request conflicts with, if there is one (`F_GETLK`).
-    pub fn find_lock(&self, file: ObjectId, request: &LockRequest) -> Option<LockRequest> {
-        let state = self.locks.state.lock();
+    pub fn find(&self, file: ObjectId, request: &LockRequest) -> Option<LockRequest> {
+        let state = self.state.lock();
         let locks = state.files.get(&file)?;
         let held = *locks.conflicts(request).next()?;
         Some(LockRequest {
@@ -367,7 +366,7 @@ impl FileSystem {
     /// `Conflict`, `BadRange`.
     pub fn lock(&self, file: ObjectId, request: &LockRequest) -> Result<(), LockRefusal> {
         check(request)?;
-        self.locks.change(file, |locks| {
+        self.change(file, |locks| {
             if locks.is_free(request) {
                 locks.give(request);
                 return Ok(());
@@ -389,7 +388,7 @@ impl FileSystem {
     ) -> Result<Locked, LockRefusal> {
         check(request)?;
         {
-            let mut state = self.locks.state.lock();
+            let mut state = self.state.lock();
             let blockers: Vec<LockOwner> = match state.files.get(&file) {
                 Some(locks) => locks.conflicts(request).map(|held| held.owner).collect(),
                 None => Vec::new(),
@@ -414,16 +413,16 @@ impl FileSystem {
                 return Ok(Locked::Later(number));
             }
             state.files.entry(file).or_default().give(request);
-            self.locks.note_any(&state);
+            self.note_any(&state);
         }
         // The new lock may exclude less than the owner's old one.
-        self.locks.change(file, |_| ());
+        self.change(file, |_| ());
         Ok(Locked::Now)
     }
 
     /// Ends a wait. True if it was still waiting: then its callback is not called.
-    pub fn cancel_lock_wait(&self, file: ObjectId, wait: LockWait) -> bool {
-        let ended = self.locks.change(file, |locks| {
+    pub fn cancel_wait(&self, file: ObjectId, wait: LockWait) -> bool {
+        let ended = self.change(file, |locks| {
             let at = locks
                 .waiting
                 .iter()
@@ -450,7 +449,7 @@ impl FileSystem {
             process: 0,
         };
         check(&request)?;
-        self.locks.change(file, |locks| match scope {
+        self.change(file, |locks| match scope {
             LockScope::Range(range) => locks.ranges.clear(owner, range),
             LockScope::File => locks.whole.retain(|held| held.owner != owner),
         });
@@ -459,9 +458,9 @@ impl FileSystem {
 
     /// Releases all locks of one sort that an owner has on a file, and ends its waits for them,
     /// when it has closed the file. `scope` says which sort; its range does not matter.
-    pub fn release_locks(&self, file: ObjectId, owner: LockOwner, scope: LockScope) {
+    pub fn release_owner(&self, file: ObjectId, owner: LockOwner, scope: LockScope) {
         let is_range = |scope: LockScope| matches!(scope, LockScope::Range(_));
-        self.locks.release(Some(file), |other, of| {
+        self.release(Some(file), |other, of| {
             other == owner && is_range(of) == is_range(scope)
         });
     }

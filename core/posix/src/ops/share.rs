@@ -1,0 +1,24 @@
+//! Share reservations of opens: [`shares`](crate::shares) has the table.
+
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::shares::Share;
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::HolderId;
+
+impl FileSystem {
+    /// Adds a reservation for an open of a holder, which [`FileSystem::unshare`] removes. This does
+    /// not keep the file from being freed: [`FileSystem::opened`] does.
+    ///
+    /// # Errors
+    /// `Busy` when an existing open denies it, or it denies an existing one.
+    pub fn share(&self, file: ObjectId, holder: HolderId, share: Share) -> Result<(), PosixError> {
+        self.shares.add(file, holder, share)
+    }
+
+    /// Removes a reservation, or a part of it, when a holder closes a file or reduces its access.
+    /// Parts that the holder does not have are ignored.
+    pub fn unshare(&self, file: ObjectId, holder: HolderId, share: Share) {
+        self.shares.remove(file, holder, share);
+    }
+}
