@@ -5,6 +5,7 @@ use crate::lock::{self, LockError};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use tarn_administration::Administrator;
 use tarn_api::admission::{OF_OTHERS_MAX, OF_OWNERS_MAX};
 use tarn_api::server::{Control, serve};
 use tarn_engine::instance::Instance;
@@ -146,7 +147,8 @@ fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
         let descriptors = descriptors.map_or(usize::MAX, |most| {
             usize::try_from(most).unwrap_or(usize::MAX)
         });
-        let control = Control::new(engine, owner_uid, descriptors);
+        let administrator = Administrator::new(engine);
+        let control = Control::new(administrator, owner_uid, descriptors);
         serve(listener, streams, control, stop).await
     })
 }

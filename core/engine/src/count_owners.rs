@@ -123,7 +123,7 @@ fn has_uncounted(open: &OpenPool, head: ObjectId) -> bool {
 }
 
 /// Counts all uncounted objects of a file system, and returns when the counts are stored.
-pub(crate) fn count_all(open: &Arc<OpenPool>, head: ObjectId) {
+pub fn count_all(open: &Arc<OpenPool>, head: ObjectId) {
     if has_uncounted(open, head) {
         drop(count(&Arc::downgrade(open), head, Turn::Held));
     }

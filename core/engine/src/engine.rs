@@ -10,13 +10,11 @@
 //! `changes`, then the turn of one pool, then the table of pools, then the mounts of one pool. Only
 //! the first two are held while a device is waited for.
 
-use crate::administration::Presence;
-use crate::datasets::{Watched, WatchedReceive};
 use crate::instance::Instance;
-use crate::messages::pool::PoolDescription;
 use crate::messages::{Refusal, RefusalKind};
 use crate::mount_index::MountIndex;
 use crate::mounts::{Mounted, Mounter, Standing};
+use crate::presence::Presence;
 use crate::served::ServedFiles;
 use crate::streams::Streams;
 use crate::turns::Turns;
@@ -38,43 +36,38 @@ const CHANGES: Rank = Rank::new(tarn_host::ranks::ENGINE, "administration").acro
 const REMEMBERING: Rank = Rank::new(tarn_host::ranks::ENGINE + 5, "cache files").across_waits();
 /// The table of pools.
 const POOLS: Rank = Rank::new(tarn_host::ranks::ENGINE + 10, "pools");
-/// Watched sends.
-const WATCHED: Rank = Rank::new(tarn_host::ranks::ENGINE + 17, "watched sendings");
 /// The mounts of one pool.
 const MOUNTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "mounts");
-/// Watched receives.
-const WATCHED_RECEIVES: Rank = Rank::new(tarn_host::ranks::ENGINE + 22, "watched receives");
 
 /// A pool that is open, with its mounts and streams.
-pub(crate) struct OpenPool {
-    pub(crate) pool: Arc<Pool>,
+pub struct OpenPool {
+    /// The pool.
+    pub pool: Arc<Pool>,
     /// `-R`.
-    pub(crate) altroot: Option<String>,
+    pub altroot: Option<String>,
     /// Which cache file lists the pool: the property `cachefile`.
-    pub(crate) remembered: Mutex<Remembered>,
+    pub remembered: Mutex<Remembered>,
     /// Differs between two imports of the same pool.
-    pub(crate) load_guid: u64,
+    pub load_guid: u64,
     /// Space of the checkpoint, in deflated bytes.
-    pub(crate) checkpoint_bytes: Option<u64>,
+    pub checkpoint_bytes: Option<u64>,
     /// When the pool was opened, for counters that start at zero then.
-    pub(crate) opened_ns: u64,
+    pub opened_ns: u64,
     /// Mounts by dataset, those included that are unmounted here and still in use elsewhere. The
     /// mounter knows where they are.
-    pub(crate) mounts: Mutex<MountIndex>,
+    pub mounts: Mutex<MountIndex>,
     mounter: Arc<dyn Mounter>,
     /// Served file systems, mounted or not.
-    pub(crate) served_files: Arc<ServedFiles>,
+    pub served_files: Arc<ServedFiles>,
     /// Serialises commands that change the pool.
-    pub(crate) turns: Turns,
+    pub turns: Turns,
     /// Sends and receives under way.
-    pub(crate) streams: Streams,
-    /// The last description of the pool, shown while the pool is stuck.
-    pub(crate) last_seen: Mutex<Option<PoolDescription>>,
+    pub streams: Streams,
 }
 
 /// Which cache file lists the pool: the property `cachefile`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Remembered {
+pub enum Remembered {
     /// The instance's own cache file.
     ByInstance,
     /// None: `cachefile=none`.
@@ -85,7 +78,7 @@ pub(crate) enum Remembered {
 
 impl OpenPool {
     /// A pool that was just opened.
-    pub(crate) fn new(
+    pub fn new(
         pool: Arc<Pool>,
         altroot: Option<String>,
         remembered: Remembered,
@@ -108,36 +101,35 @@ impl OpenPool {
             served_files,
             turns: Turns::new(),
             streams: Streams::new(),
-            last_seen: Mutex::new(MOUNTS, None),
         })
     }
 
     /// The mount of a dataset, whether it is in the mount table or only in use elsewhere.
-    pub(crate) fn served(&self, dataset: &str) -> Option<Mounted> {
+    pub fn served(&self, dataset: &str) -> Option<Mounted> {
         self.mounts.lock().get(dataset).cloned()
     }
 
     /// The mount of a dataset that is in the mount table.
-    pub(crate) fn mount_of(&self, dataset: &str) -> Option<Mounted> {
+    pub fn mount_of(&self, dataset: &str) -> Option<Mounted> {
         self.served(dataset)
             .filter(|served| self.is_mounted(served))
     }
 
     /// All mounts, in use elsewhere or mounted, by dataset.
-    pub(crate) fn all_served(&self) -> Vec<(String, Mounted)> {
+    pub fn all_served(&self) -> Vec<(String, Mounted)> {
         let mounts = self.mounts.lock();
         let owned = |(name, served): (&String, &Mounted)| (name.clone(), served.clone());
         mounts.iter().map(owned).collect()
     }
 
     /// Whether a served file system is in the mount table.
-    pub(crate) fn is_mounted(&self, served: &Mounted) -> bool {
+    pub fn is_mounted(&self, served: &Mounted) -> bool {
         self.mounter.standing(served.key, &served.place) == Standing::Mounted
     }
 
     /// Updates the folders of the mounts: folders above them may have been renamed, and
     /// `mount --move` moves mounts.
-    pub(crate) fn look_for_mounts(&self) {
+    pub fn look_for_mounts(&self) {
         let places: BTreeMap<_, _> = self.mounter.places().into_iter().collect();
         let mut mounts = self.mounts.lock();
         let moved = mounts.iter().filter_map(|(dataset, served)| {
@@ -175,22 +167,23 @@ pub struct EngineOptions {
 
 /// The engine of one instance.
 pub struct Engine {
-    pub(crate) host: Host,
-    pub(crate) instance: Instance,
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) mounter: Arc<dyn Mounter>,
+    /// The machine.
+    pub host: Host,
+    /// Where the state of this instance is.
+    pub instance: Instance,
+    /// The cache of all pools.
+    pub cache: Arc<Cache>,
+    /// The front end that mounts.
+    pub mounter: Arc<dyn Mounter>,
     pub(crate) fixes_snapshot_names: bool,
     /// Ends when the daemon is about to stop.
     pub(crate) presence: Presence,
-    pub(crate) changes: Mutex<()>,
+    /// Held by what looks for pools or makes them.
+    pub changes: Mutex<()>,
     /// Held while cache files are written. The pools that the instance's cache file lists besides
     /// the open ones: name and configuration by guid.
     pub(crate) remembering: Mutex<BTreeMap<Guid, (String, NvList)>>,
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
-    /// Sends that a command watches, by the name that the command chose.
-    pub(crate) watched: Mutex<BTreeMap<String, Arc<Watched>>>,
-    /// Receives that a command watches, by the name that the command chose.
-    pub(crate) watched_receives: Mutex<BTreeMap<String, Arc<WatchedReceive>>>,
     /// Resizes the cache as the machine's free memory changes.
     _memory: Option<MemoryWatch>,
 }
@@ -221,19 +214,17 @@ impl Engine {
             changes: Mutex::new(CHANGES, ()),
             remembering: Mutex::new(REMEMBERING, BTreeMap::new()),
             pools: RwLock::new(POOLS, BTreeMap::new()),
-            watched: Mutex::new(WATCHED, BTreeMap::new()),
-            watched_receives: Mutex::new(WATCHED_RECEIVES, BTreeMap::new()),
             _memory: memory,
         })
     }
 
     /// All open pools, by name.
-    pub(crate) fn pools(&self) -> Vec<Arc<OpenPool>> {
+    pub fn pools(&self) -> Vec<Arc<OpenPool>> {
         self.pools.read().values().cloned().collect()
     }
 
     /// The open pools of these names, or all when there are none.
-    pub(crate) fn named_pools(&self, names: &[String]) -> Result<Vec<Arc<OpenPool>>, Refusal> {
+    pub fn named_pools(&self, names: &[String]) -> Result<Vec<Arc<OpenPool>>, Refusal> {
         match names {
             [] => Ok(self.pools()),
             names => names.iter().map(|name| self.require_pool(name)).collect(),
@@ -241,12 +232,12 @@ impl Engine {
     }
 
     /// An open pool.
-    pub(crate) fn find_pool(&self, name: &str) -> Option<Arc<OpenPool>> {
+    pub fn find_pool(&self, name: &str) -> Option<Arc<OpenPool>> {
         self.pools.read().get(name).cloned()
     }
 
     /// An open pool, or the refusal that says there is none: `cannot open 'tank': no such pool`.
-    pub(crate) fn require_pool(&self, name: &str) -> Result<Arc<OpenPool>, Refusal> {
+    pub fn require_pool(&self, name: &str) -> Result<Arc<OpenPool>, Refusal> {
         self.find_pool(name).ok_or_else(|| {
             let action = format!("cannot open '{name}'");
             Refusal::new(RefusalKind::NotFound, action, "no such pool")
@@ -254,7 +245,7 @@ impl Engine {
     }
 
     /// The open pool that a dataset is in.
-    pub(crate) fn require_pool_of(&self, dataset: &str) -> Result<Arc<OpenPool>, Refusal> {
+    pub fn require_pool_of(&self, dataset: &str) -> Result<Arc<OpenPool>, Refusal> {
         let pool = dataset.split(['/', '@', '#']).next().unwrap_or_default();
         self.find_pool(pool).ok_or_else(|| {
             let action = format!("cannot open '{dataset}'");
@@ -263,19 +254,19 @@ impl Engine {
     }
 
     /// Adds a pool to the table.
-    pub(crate) fn add_pool(&self, open: Arc<OpenPool>) {
+    pub fn add_pool(&self, open: Arc<OpenPool>) {
         let name = open.pool.name().to_string();
         self.pools.write().insert(name, open.clone());
         self.keep_no_longer(&open);
     }
 
     /// Takes a pool out of the table.
-    pub(crate) fn remove_pool(&self, name: &str) {
+    pub fn remove_pool(&self, name: &str) {
         self.pools.write().remove(name);
     }
 
     /// The host that uses pools that are open here, as their labels say.
-    pub(crate) fn owner(&self) -> PoolOwner {
+    pub fn owner(&self) -> PoolOwner {
         let identity = self.host.identity();
         PoolOwner {
             host_id: u64::from(identity.hostid),
@@ -284,7 +275,7 @@ impl Engine {
     }
 
     /// The operation of a command.
-    pub(crate) fn operation(&self, uid: u32) -> Operation {
+    pub fn operation(&self, uid: u32) -> Operation {
         let who = Who {
             client: tarn_probe::ClientId::ADMINISTRATION,
             protocol: tarn_probe::Protocol::Control,

@@ -1,45 +1,35 @@
-//! The engine: the one public interface of the file system.
+//! The engine: pools that are imported, what is served of them, and where it is mounted.
 //!
-//! Front ends and commands use this crate and nothing below it. It has two faces:
+//! Front ends that serve data use this crate and nothing below it: [`files`] (and later volumes)
+//! has handles that they call in the thread that took the request. No message, no copy, no text.
 //!
-//! - [`files`] (and later volumes): handles for front ends that serve data, called in the thread
-//!   that took the request. No message, no copy, no text.
-//! - [`administration`]: one request and one reply per administrative command, as plain
-//!   serialisable values ([`messages`]). The control interface carries them as JSON, and the
-//!   commands print the replies.
-//!
-//! Every operation that changes state takes an [`administration::Call`], so that history and audit
-//! have the caller.
+//! The crate `tarn-administration` stands on top and carries out the commands of `zpool` and `zfs`:
+//! it calls [`Engine`], [`importing`] and [`mounting`], and front ends build without it.
 
-pub mod administration;
-mod bounded_text;
-mod call_record;
-mod count_owners;
-mod create;
-mod datasets;
+pub mod count_owners;
 pub mod engine;
 pub mod files;
-mod inert;
+pub mod importing;
 pub mod inspect;
 pub mod instance;
-mod kstat;
 pub mod messages;
-mod mount_index;
+pub mod mount_index;
 pub mod mount_options;
+pub mod mounting;
 pub mod mounts;
-mod policy;
-mod pools;
-mod refusals;
-mod served;
-mod service;
+pub mod policy;
+mod presence;
+pub mod refusals;
+pub mod served;
 mod snapshot_directory;
 mod start;
-mod streams;
-mod tree;
-mod turns;
+pub mod streams;
+pub mod tree;
+pub mod turns;
 mod volumes;
 
 pub use engine::{Engine, EngineOptions};
+pub use presence::Presence;
 pub use tarn_host::DeviceNumber;
 pub use tarn_host::{AccountKind, account_name, find_account, groups_of_peer};
 pub use tarn_host::{FileProject, Host, Pipe, PipeStopper, RealOptions};

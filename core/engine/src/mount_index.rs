@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Mounts by dataset, with the index.
 #[derive(Default)]
-pub(crate) struct MountIndex {
+pub struct MountIndex {
     by_name: BTreeMap<String, Mounted>,
     /// The datasets whose mount point is this folder, or resolves to it.
     by_folder: BTreeMap<PathBuf, Vec<String>>,
@@ -29,12 +29,12 @@ impl MountIndex {
     }
 
     /// All, by the names of their datasets.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Mounted)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Mounted)> {
         self.by_name.iter()
     }
 
     /// The mounts of a dataset and of all datasets below it.
-    pub(crate) fn at_and_below(&self, dataset: &str) -> Vec<(String, Mounted)> {
+    pub fn at_and_below(&self, dataset: &str) -> Vec<(String, Mounted)> {
         let below = format!("{dataset}/");
         let own = self.by_name.get_key_value(dataset);
         let rest = self.by_name.range(below.clone()..);
@@ -49,14 +49,14 @@ impl MountIndex {
     }
 
     /// Adds the mount of a dataset, in place of one that it had.
-    pub(crate) fn insert(&mut self, dataset: String, mounted: Mounted) {
+    pub fn insert(&mut self, dataset: String, mounted: Mounted) {
         drop(self.remove(&dataset));
         self.enter(&dataset, &mounted);
         self.by_name.insert(dataset, mounted);
     }
 
     /// Removes the mount of a dataset.
-    pub(crate) fn remove(&mut self, dataset: &str) -> Option<Mounted> {
+    pub fn remove(&mut self, dataset: &str) -> Option<Mounted> {
         let mounted = self.by_name.remove(dataset)?;
         self.leave(dataset, &mounted);
         Some(mounted)

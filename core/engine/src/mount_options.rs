@@ -30,7 +30,7 @@ const OF_OTHERS: [&str; 14] = [
 
 /// A word of `-o` that is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct UnknownOption(pub(crate) String);
+pub struct UnknownOption(pub(crate) String);
 
 /// Whether a word of `-o` is known.
 pub fn is_known(word: &str) -> bool {
@@ -39,7 +39,7 @@ pub fn is_known(word: &str) -> bool {
 
 /// The options that `-o` gives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Words {
+pub struct Words {
     /// Options that override properties.
     pub(crate) temporary: TemporaryOptions,
     /// `remount`: the existing mount gets these options.
@@ -51,7 +51,7 @@ impl Words {
     ///
     /// # Errors
     /// The first unknown word.
-    pub(crate) fn parse(words: &[String]) -> Result<Words, UnknownOption> {
+    pub fn parse(words: &[String]) -> Result<Words, UnknownOption> {
         let mut parsed = Words::default();
         for word in words.iter().flat_map(|words| words.split(',')) {
             let is_known = match word {
@@ -78,7 +78,7 @@ impl Words {
 /// Options of one mount that override properties; none where the property counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct TemporaryOptions {
+pub struct TemporaryOptions {
     pub(crate) read_only: Option<bool>,
     pub(crate) devices: Option<bool>,
     pub(crate) exec: Option<bool>,
@@ -138,7 +138,7 @@ impl TemporaryOptions {
     }
 
     /// Keeps `nosuid` and `nodev` of a mount when this property is set to something else.
-    pub(crate) fn keep_harmless(&mut self, property: &str, options: MountOptions) {
+    pub fn keep_harmless(&mut self, property: &str, options: MountOptions) {
         match property {
             "setuid" if !options.setuid => self.setuid = Some(false),
             "devices" if !options.devices => self.devices = Some(false),
@@ -147,7 +147,7 @@ impl TemporaryOptions {
     }
 
     /// This property overrides the option again.
-    pub(crate) fn forget(&mut self, property: &str) {
+    pub fn forget(&mut self, property: &str) {
         let option = match property {
             "readonly" => &mut self.read_only,
             "devices" => &mut self.devices,
@@ -167,7 +167,7 @@ impl TemporaryOptions {
     }
 
     /// The overridden properties, each with the option's value.
-    pub(crate) fn overridden(&self) -> Vec<(&'static str, &'static str)> {
+    pub fn overridden(&self) -> Vec<(&'static str, &'static str)> {
         let word = |value: bool| if value { "on" } else { "off" };
         let mut overridden: Vec<(&str, &str)> = [
             ("readonly", self.read_only),

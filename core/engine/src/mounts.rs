@@ -205,26 +205,26 @@ pub trait Mounter: Send + Sync {
 
 /// A served dataset, and how it is mounted or was last.
 #[derive(Clone)]
-pub(crate) struct Mounted {
+pub struct Mounted {
     /// Its mount point, or the folder where the mount table last showed it.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// The folder that this resolves to: a path without symbolic links.
     pub(crate) place: PathBuf,
     /// mount(8) mounted it on this folder, which is not its mount point.
-    pub(crate) is_by_hand: bool,
+    pub is_by_hand: bool,
     /// The mounter's key; none until the mounter has given one.
-    pub(crate) key: MountKey,
+    pub key: MountKey,
     /// Options that the system enforces.
     pub(crate) options: MountOptions,
     /// Options given with `-o`, which override properties while it is mounted.
-    pub(crate) temporary: TemporaryOptions,
+    pub temporary: TemporaryOptions,
     /// The mount's hold on the file system.
-    pub(crate) held: Arc<Held>,
+    pub held: Arc<Held>,
 }
 
 impl Mounted {
     /// What a remount after a change needs to know.
-    pub(crate) fn before(&self) -> MountedBefore {
+    pub fn before(&self) -> MountedBefore {
         MountedBefore {
             path: self.path.clone(),
             place: self.place.clone(),
@@ -240,13 +240,13 @@ impl Mounted {
 
 /// A mount that was unmounted for a change and is to be mounted again.
 #[derive(Debug, Clone)]
-pub(crate) struct MountedBefore {
+pub struct MountedBefore {
     /// Its folder, as its mount point named it.
     pub(crate) path: PathBuf,
     /// The folder that this resolved to.
     pub(crate) place: PathBuf,
     /// mount(8) mounted it on a folder that is not its mount point.
-    pub(crate) is_by_hand: bool,
+    pub is_by_hand: bool,
     /// Options that override properties, and do so again when it is mounted again.
-    pub(crate) temporary: TemporaryOptions,
+    pub temporary: TemporaryOptions,
 }

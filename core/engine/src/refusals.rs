@@ -5,10 +5,10 @@ use tarn_dataset::task::TaskRefusal;
 use tarn_pool::TaskError;
 
 /// The reason while a pool is suspended.
-pub(crate) const SUSPENDED: &str = "pool I/O is currently suspended";
+pub const SUSPENDED: &str = "pool I/O is currently suspended";
 
 /// Why a change of a pool was not made. `action` is `cannot create 'tank/a'`.
-pub(crate) fn of_task(action: impl Into<String>, error: &TaskError) -> Refusal {
+pub fn of_task(action: impl Into<String>, error: &TaskError) -> Refusal {
     let action = action.into();
     match error {
         // The reason names the first dataset, since the action does not.
@@ -29,7 +29,7 @@ pub(crate) fn of_task(action: impl Into<String>, error: &TaskError) -> Refusal {
 
 /// Why a change of several datasets was not made: a line for each refused dataset. `action` makes
 /// `cannot create snapshot 'tank/a@b'` from the name; `all` is for errors of the change as a whole.
-pub(crate) fn of_tasks(
+pub fn of_tasks(
     all: impl Into<String>,
     action: impl Fn(&str) -> String,
     error: &TaskError,

@@ -60,7 +60,7 @@ pub(crate) enum Hold {
 }
 
 /// The file systems of one pool that are served.
-pub(crate) struct ServedFiles {
+pub struct ServedFiles {
     table: Mutex<Table>,
     /// Signalled when an entry was opened, or removed.
     settled: Condvar,
@@ -136,7 +136,7 @@ impl ServedFiles {
 
     /// An open file system, to look at its state in memory. That is no hold: it may close
     /// meanwhile.
-    pub(crate) fn peek(&self, dataset: ObjectId) -> Option<Arc<ServedTree>> {
+    pub fn peek(&self, dataset: ObjectId) -> Option<Arc<ServedTree>> {
         match self.table.lock().entries.get(&dataset) {
             Some(Entry::Open { tree, .. }) => tree.upgrade(),
             _ => None,
@@ -184,12 +184,12 @@ impl ServedFiles {
     }
 
     /// Whether a dataset or snapshot is held.
-    pub(crate) fn is_held(&self, dataset: ObjectId) -> bool {
+    pub fn is_held(&self, dataset: ObjectId) -> bool {
         self.table.lock().entries.contains_key(&dataset)
     }
 
     /// All heads and snapshots that are held for this purpose.
-    pub(crate) fn held_for(&self, purpose: HoldPurpose) -> Vec<Arc<ServedTree>> {
+    pub fn held_for(&self, purpose: HoldPurpose) -> Vec<Arc<ServedTree>> {
         let table = self.table.lock();
         let held = table.entries.values().filter_map(|entry| match entry {
             Entry::Open { tree, holders } if holders.values().any(|one| *one == purpose) => {
@@ -202,7 +202,7 @@ impl ServedFiles {
 
     /// Begins to destroy a snapshot: it cannot be entered any more. False, and nothing changes,
     /// when a file of it is open or it is held for another purpose than entries of `.zfs/snapshot`.
-    pub(crate) fn begin_ending(&self, snapshot: ObjectId) -> bool {
+    pub fn begin_ending(&self, snapshot: ObjectId) -> bool {
         let ending = self.table.lock().set_ending(snapshot, true);
         let is_entry = |purpose: &HoldPurpose| *purpose == HoldPurpose::SnapshotEntry;
         self.purposes(snapshot).iter().all(is_entry)
@@ -211,7 +211,7 @@ impl ServedFiles {
 
     /// Ends [`begin_ending`](Self::begin_ending): the snapshot was not destroyed after all, or it
     /// was and has no entry any more.
-    pub(crate) fn go_on(&self, snapshot: ObjectId) {
+    pub fn go_on(&self, snapshot: ObjectId) {
         let going_on = self.table.lock().set_ending(snapshot, false);
         drop(going_on);
     }
@@ -319,7 +319,7 @@ impl Held {
     }
 
     /// The file system's tree.
-    pub(crate) fn tree(&self) -> &ServedTree {
+    pub fn tree(&self) -> &ServedTree {
         &self.tree
     }
 

@@ -1,11 +1,11 @@
 //! Start and stop of the daemon: pools of the cache file are imported at the start, and closed
 //! without being exported at the stop.
 
-use crate::administration::Call;
 use crate::engine::Engine;
+use crate::importing::cache_file::cached_pools;
 use crate::messages::pool::{Import, Search};
 use crate::messages::{Refusal, RefusalKind};
-use crate::pools::cached_pools;
+use crate::presence::Presence;
 use crate::refusals::of_task;
 use std::collections::BTreeSet;
 use tarn_pool::Leaving;
@@ -48,7 +48,7 @@ impl Engine {
                 ..Import::default()
             };
             let operation = self.operation(0);
-            match self.import(&Call::default(), &request, &operation) {
+            match self.import(&Presence::default(), &request, &operation) {
                 Ok(imported) => {
                     let warning = |text| {
                         let action = format!("pool '{name}'");

@@ -9,9 +9,9 @@
 //! command that closes the pool has the turn, so no stream begins meanwhile. Without force a pool
 //! with streams is busy; by force their pipes are stopped and the streams waited for.
 
-use crate::administration::Presence;
 use crate::engine::OpenPool;
 use crate::messages::{Refusal, RefusalKind};
+use crate::presence::Presence;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tarn_host::lock::{Condvar, Mutex, Rank};
@@ -25,7 +25,7 @@ const STREAMS: Rank = Rank::new(tarn_host::ranks::ENGINE + 16, "streams");
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The streams of one pool.
-pub(crate) struct Streams {
+pub struct Streams {
     running: Mutex<Running>,
     ended: Condvar,
 }
@@ -53,7 +53,7 @@ impl Stopper {
 
 /// The measuring of a stream (`zfs send -n`). It walks as long as the stream would, and has no
 /// pipe.
-pub(crate) struct Looking<'a> {
+pub struct Looking<'a> {
     _streaming: Streaming<'a>,
     caller: Presence,
     itself: Presence,
@@ -61,7 +61,7 @@ pub(crate) struct Looking<'a> {
 
 impl Looking<'_> {
     /// Fails when it is to stop, with the reason.
-    pub(crate) fn check(&self) -> Result<(), PipeEnd> {
+    pub fn check(&self) -> Result<(), PipeEnd> {
         if self.itself.has_ended() {
             return Err(PipeEnd::Stopped);
         }
@@ -81,12 +81,12 @@ impl Streams {
     }
 
     /// Begins a stream, in the pool's turn. It is under way until the returned value is dropped.
-    pub(crate) fn begin(&self, pipe: &Pipe) -> Streaming<'_> {
+    pub fn begin(&self, pipe: &Pipe) -> Streaming<'_> {
         self.enter(Stopper::Pipe(pipe.stopper()))
     }
 
     /// Begins the measuring of a stream.
-    pub(crate) fn begin_look(&self, caller: &Presence) -> Looking<'_> {
+    pub fn begin_look(&self, caller: &Presence) -> Looking<'_> {
         let itself = Presence::default();
         Looking {
             _streaming: self.enter(Stopper::Look(itself.clone())),
@@ -107,7 +107,7 @@ impl Streams {
     }
 
     /// Stops all streams, and waits a while for their ends.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         let mut running = self.running.lock();
         running.stoppers.values().for_each(Stopper::stop);
         while !running.stoppers.is_empty() {
@@ -123,7 +123,7 @@ impl Streams {
 }
 
 /// A stream that is under way.
-pub(crate) struct Streaming<'a> {
+pub struct Streaming<'a> {
     streams: &'a Streams,
     number: u64,
 }
@@ -138,7 +138,7 @@ impl Drop for Streaming<'_> {
 impl OpenPool {
     /// Makes sure that no stream is under way before the caller closes the pool in its turn;
     /// `force` stops them. `action` is `cannot export 'tank'`.
-    pub(crate) fn end_streams(&self, force: bool, action: String) -> Result<(), Refusal> {
+    pub fn end_streams(&self, force: bool, action: String) -> Result<(), Refusal> {
         if force {
             self.streams.stop();
         } else if self.streams.is_any() {

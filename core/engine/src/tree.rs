@@ -30,7 +30,7 @@ use tarn_zil::Durability;
 const ENTERED: Rank = Rank::new(tarn_host::ranks::ENGINE + 42, "entered snapshots");
 
 /// The files of one dataset or snapshot.
-pub(crate) struct ServedTree {
+pub struct ServedTree {
     pool: Arc<Pool>,
     id: ObjectId,
     files: Arc<FileSystem>,
@@ -233,14 +233,14 @@ impl ServedTree {
     }
 
     /// The dataset was renamed.
-    pub(crate) fn rename(&self, name: &str) {
+    pub fn rename(&self, name: &str) {
         if let Some(head) = &self.head {
             head.statistics.rename(name);
         }
     }
 
     /// The dataset's name; none of a snapshot.
-    pub(crate) fn name(&self) -> Option<String> {
+    pub fn name(&self) -> Option<String> {
         self.head.as_ref().map(|head| head.statistics.name())
     }
 

@@ -53,12 +53,12 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const LEFT_BEHIND_MAX: usize = 8;
 
 /// Whether a pool is stuck, so that no command should wait for it.
-pub(crate) fn is_stuck(pool: &Pool) -> bool {
+pub fn is_stuck(pool: &Pool) -> bool {
     pool.failure().is_some() || pool.silent_ns() > SILENT_NS
 }
 
 /// The turn of one pool.
-pub(crate) struct Turns {
+pub struct Turns {
     is_taken: Mutex<bool>,
     given_back: Condvar,
     looking: Arc<AtomicUsize>,
@@ -75,7 +75,7 @@ impl Turns {
 }
 
 /// The turn of a pool, held: no other command changes the pool.
-pub(crate) struct Turn<'a>(&'a Turns);
+pub struct Turn<'a>(&'a Turns);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
@@ -120,7 +120,7 @@ fn take(open: &Arc<OpenPool>, patience: Duration) -> Option<Turn<'_>> {
 
 impl Engine {
     /// Waits for the turn of a pool.
-    pub(crate) fn turn<'a>(&self, open: &'a Arc<OpenPool>) -> Result<Turn<'a>, Refusal> {
+    pub fn turn<'a>(&self, open: &'a Arc<OpenPool>) -> Result<Turn<'a>, Refusal> {
         self.turn_within(open, PATIENCE)
     }
 
@@ -148,7 +148,7 @@ impl Engine {
 
     /// Reads a pool in a thread of its own. None when the pool is stuck and the answer is not in
     /// memory.
-    pub(crate) fn look<T: Send + 'static>(
+    pub fn look<T: Send + 'static>(
         &self,
         open: &Arc<OpenPool>,
         look: impl FnOnce(&Arc<OpenPool>, &Operation) -> T + Send + 'static,
@@ -186,7 +186,7 @@ impl Engine {
 
     /// Gives a pool up that is suspended or hangs, and says whether it did. Waits only while that
     /// cannot be told.
-    pub(crate) fn give_up_if_stuck(&self, pool: &Pool) -> bool {
+    pub fn give_up_if_stuck(&self, pool: &Pool) -> bool {
         loop {
             if pool.failure().is_some() || pool.silent_ns() > HUNG_NS {
                 pool.give_up();
@@ -201,7 +201,7 @@ impl Engine {
 }
 
 /// The refusal of a command that would wait for a stuck pool.
-pub(crate) fn stuck(name: &str) -> Refusal {
+pub fn stuck(name: &str) -> Refusal {
     let action = format!("cannot open '{name}'");
     Refusal::new(RefusalKind::Suspended, action, SUSPENDED)
 }

@@ -65,7 +65,7 @@ macro_rules! methods {
     };
 }
 
-tarn_engine::for_each_operation!(methods);
+tarn_administration::for_each_operation!(methods);
 
 impl Client {
     /// A client for the socket at this path. `command` is what history shall show.

@@ -4,7 +4,7 @@
 //! `POST /v1/NOUN/VERB` takes an [`Envelope`](tarn_engine::messages::Envelope) and answers with the
 //! operation's reply, or with a [`Refusal`](tarn_engine::messages::Refusal) and a status that fits
 //! its kind. `GET /v1/openapi.json` describes all of it. Routes, description and [`client::Client`]
-//! are made from one list, `tarn_engine::for_each_operation!`.
+//! are made from one list, `tarn_administration::for_each_operation!`.
 //!
 //! Bytes of streams do not go through it: a command hands its own descriptor over ([`handover`]).
 //!
@@ -83,7 +83,7 @@ mod tests {
         };
     }
 
-    tarn_engine::for_each_operation!(paths);
+    tarn_administration::for_each_operation!(paths);
 
     #[test]
     fn commands_on_pools_are_for_root_and_the_daemons_user() {

@@ -36,7 +36,7 @@ macro_rules! describe {
     };
 }
 
-tarn_engine::for_each_operation!(describe);
+tarn_administration::for_each_operation!(describe);
 
 /// Adds a type that has a name of its own, and what it refers to.
 fn collect<T: ToSchema>(schemas: &mut Schemas) {

@@ -12,19 +12,19 @@ use axum::serve::IncomingStream;
 use axum::{Json, Router};
 use std::future::Future;
 use std::sync::Arc;
-use tarn_engine::administration::{Administration, Call, Presence};
-use tarn_engine::groups_of_peer;
+use tarn_administration::administration::{Administration, Call};
 #[allow(unused_imports, reason = "the list of operations names all of them")]
 use tarn_engine::messages::{
     Caller, Done, Envelope, Refusal, RefusalKind, dataset, delegation, pool, statistics,
 };
+use tarn_engine::{Presence, groups_of_peer};
 use tokio::net::UnixListener;
 
 /// What the server needs to answer.
 #[derive(Clone)]
 pub struct Control {
-    /// The engine.
-    pub engine: Arc<dyn Administration>,
+    /// What carries out requests.
+    pub administration: Arc<dyn Administration>,
     /// The user that may do everything, beside root: the daemon's.
     pub owner_uid: u32,
     /// Descriptors of callers.
@@ -35,10 +35,14 @@ pub struct Control {
 
 impl Control {
     /// For a daemon of this user that may have so many descriptors.
-    pub fn new(engine: Arc<dyn Administration>, owner_uid: u32, descriptors: usize) -> Control {
+    pub fn new(
+        administration: Arc<dyn Administration>,
+        owner_uid: u32,
+        descriptors: usize,
+    ) -> Control {
         let bounds = Bounds::new(owner_uid, descriptors);
         Control {
-            engine,
+            administration,
             owner_uid,
             handovers: Handovers::new(bounds),
             admission: Admission::new(bounds),
@@ -138,8 +142,8 @@ macro_rules! routes {
                 ConnectInfo(peer): ConnectInfo<Peer>,
                 Json(envelope): Json<Envelope<$request>>,
             ) -> Response {
-                answer(control, peer, $path, envelope, |engine, call, request| {
-                    engine.$method(call, request)
+                answer(control, peer, $path, envelope, |administration, call, request| {
+                    administration.$method(call, request)
                 })
                 .await
             }
@@ -147,7 +151,7 @@ macro_rules! routes {
     };
 }
 
-tarn_engine::for_each_operation!(routes);
+tarn_administration::for_each_operation!(routes);
 
 /// Says that the caller is gone.
 struct Leaving(Presence);
@@ -208,7 +212,7 @@ where
     let run = move || {
         // As long as it runs it takes a thread, whether or not its caller is still there.
         let _room = room;
-        operation(&*control.engine, &call, request)
+        operation(&*control.administration, &call, request)
     };
     let outcome = tokio::task::spawn_blocking(run).await;
     match outcome {
@@ -276,7 +280,7 @@ mod tests {
         };
     }
 
-    tarn_engine::for_each_operation!(waits);
+    tarn_administration::for_each_operation!(waits);
 
     /// Descriptors enough.
     const DESCRIPTORS: usize = 1 << 16;

@@ -5,7 +5,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tarn_engine::administration::{Administration, Call};
+use tarn_administration::Administrator;
+use tarn_administration::administration::{Administration, Call};
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::dataset::{Create, Mount, Unmount};
 use tarn_engine::messages::pool::{self, Search, VdevKind, VdevRole, VdevSpec};
@@ -21,6 +22,7 @@ const READINGS_MAX: u64 = 2;
 /// A pool with so many file systems, in two levels.
 struct Bench {
     engine: Arc<Engine>,
+    administrator: Arc<Administrator>,
     mounter: Arc<FuseMounter>,
     folder: TempDir,
     count: usize,
@@ -45,6 +47,7 @@ impl Bench {
         let host = Host::real(RealOptions::default());
         let instance = Instance::at(folder.path());
         let engine = Engine::new(host, instance, mounter.clone(), options);
+        let administrator = Administrator::new(engine.clone());
         let create = pool::Create {
             name: "tank".to_string(),
             altroot: Some(folder.path().join("mnt").display().to_string()),
@@ -56,9 +59,10 @@ impl Bench {
             }],
             ..pool::Create::default()
         };
-        engine.pool_create(&call(), create).unwrap();
+        administrator.pool_create(&call(), create).unwrap();
         let bench = Bench {
             engine,
+            administrator,
             mounter,
             folder,
             count,
@@ -68,7 +72,7 @@ impl Bench {
                 name: name.clone(),
                 ..Create::default()
             };
-            bench.engine.dataset_create(&call(), create).unwrap();
+            bench.administrator.dataset_create(&call(), create).unwrap();
             fs::write(bench.path(&name).join("name"), &name).unwrap();
         }
         Some(bench)
@@ -105,13 +109,15 @@ impl Bench {
     }
 
     fn mount_all(&self) {
-        let mounted = self.engine.dataset_mount(&call(), Mount::default());
+        let mounted = self.administrator.dataset_mount(&call(), Mount::default());
         assert_eq!(mounted.unwrap().refused, []);
         self.assert_mounted(true);
     }
 
     fn unmount_all(&self) {
-        let unmounted = self.engine.dataset_unmount(&call(), Unmount::default());
+        let unmounted = self
+            .administrator
+            .dataset_unmount(&call(), Unmount::default());
         assert_eq!(unmounted.unwrap().refused, []);
         self.assert_mounted(false);
     }
@@ -121,7 +127,7 @@ impl Bench {
             name: "tank".to_string(),
             force: false,
         };
-        self.engine.pool_export(&call(), export).unwrap();
+        self.administrator.pool_export(&call(), export).unwrap();
         self.assert_mounted(false);
     }
 
@@ -135,7 +141,7 @@ impl Bench {
             altroot: Some(self.folder.path().join("mnt").display().to_string()),
             ..pool::Import::default()
         };
-        let imported = self.engine.pool_import(&call(), import).unwrap();
+        let imported = self.administrator.pool_import(&call(), import).unwrap();
         assert_eq!(imported.warnings, Vec::<String>::new());
         self.assert_mounted(true);
     }

@@ -14,7 +14,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use tarn_engine::administration::{Administration, Call};
+use tarn_administration::Administrator;
+use tarn_administration::administration::{Administration, Call};
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::dataset::{
     Create, DatasetDescription, Describe, Destroy, Mount, Rename, Rollback, Set, Snapshot, Unmount,
@@ -34,6 +35,7 @@ mod page_cache;
 /// An engine with one pool, and what is mounted of it.
 struct Bench {
     engine: Arc<Engine>,
+    administrator: Arc<Administrator>,
     folder: TempDir,
 }
 
@@ -59,6 +61,7 @@ impl Bench {
                 ..EngineOptions::default()
             },
         );
+        let administrator = Administrator::new(engine.clone());
         let create = pool::Create {
             name: "tank".to_string(),
             altroot: Some(folder.path().join("mnt").display().to_string()),
@@ -70,8 +73,12 @@ impl Bench {
             }],
             ..pool::Create::default()
         };
-        engine.pool_create(&call(), create).unwrap();
-        Some(Bench { engine, folder })
+        administrator.pool_create(&call(), create).unwrap();
+        Some(Bench {
+            engine,
+            administrator,
+            folder,
+        })
     }
 
     fn create(&self, name: &str, properties: &[(&str, &str)]) -> PathBuf {
@@ -81,7 +88,7 @@ impl Bench {
             properties: properties.iter().map(own).collect(),
             ..Create::default()
         };
-        let created = self.engine.dataset_create(&call(), create).unwrap();
+        let created = self.administrator.dataset_create(&call(), create).unwrap();
         assert_eq!(created.warnings, Vec::<String>::new());
         self.folder.path().join("mnt").join(name)
     }
@@ -95,7 +102,7 @@ impl Bench {
             name: Some(name.to_string()),
             ..Mount::default()
         };
-        self.engine.dataset_mount(&call(), mount).map(|_| ())
+        self.administrator.dataset_mount(&call(), mount).map(|_| ())
     }
 
     fn snapshot(&self, name: &str) {
@@ -103,7 +110,9 @@ impl Bench {
             names: vec![name.to_string()],
             ..Snapshot::default()
         };
-        self.engine.dataset_snapshot(&call(), request).unwrap();
+        self.administrator
+            .dataset_snapshot(&call(), request)
+            .unwrap();
     }
 
     fn rename(&self, from: &str, to: &str) {
@@ -112,7 +121,7 @@ impl Bench {
             to: to.to_string(),
             ..Rename::default()
         };
-        self.engine.dataset_rename(&call(), request).unwrap();
+        self.administrator.dataset_rename(&call(), request).unwrap();
     }
 
     fn roll_back(&self, name: &str) -> Result<(), Refusal> {
@@ -120,7 +129,9 @@ impl Bench {
             name: name.to_string(),
             ..Rollback::default()
         };
-        self.engine.dataset_rollback(&call(), request).map(|_| ())
+        self.administrator
+            .dataset_rollback(&call(), request)
+            .map(|_| ())
     }
 
     /// Another folder, on the machine's own file system, with a file in it.
@@ -134,7 +145,7 @@ impl Bench {
     fn unmount(&self, name: &str, force: bool) -> Result<(), Refusal> {
         let name = Some(name.to_string());
         let unmounted = self
-            .engine
+            .administrator
             .dataset_unmount(&call(), Unmount { name, force });
         unmounted.map(|_| ())
     }
@@ -161,7 +172,10 @@ impl Bench {
             depth: Some(0),
             ..Describe::default()
         };
-        let described = self.engine.dataset_describe(&call(), request).unwrap();
+        let described = self
+            .administrator
+            .dataset_describe(&call(), request)
+            .unwrap();
         assert_eq!(described.refused, []);
         described.datasets.into_iter().next().unwrap()
     }
@@ -172,7 +186,9 @@ impl Bench {
             recursive: true,
             ..Destroy::default()
         };
-        self.engine.dataset_destroy(&call(), request).map(|_| ())
+        self.administrator
+            .dataset_destroy(&call(), request)
+            .map(|_| ())
     }
 }
 
@@ -431,7 +447,7 @@ fn an_export_ends_what_is_bound_here_and_is_busy_where_that_is_in_use() {
             name: "tank".to_string(),
             ..pool::Export::default()
         };
-        bench.engine.pool_export(&call(), request)
+        bench.administrator.pool_export(&call(), request)
     };
     let file = File::create(bound.join("file")).unwrap();
     let refused = export().unwrap_err().to_string();
@@ -538,7 +554,10 @@ fn a_mount_is_found_where_it_is_when_a_folder_above_it_gets_another_name() {
         no_mount: false,
     };
     bench.create("tank/b", &[]);
-    bench.engine.dataset_set(&call(), set("tank/b")).unwrap();
+    bench
+        .administrator
+        .dataset_set(&call(), set("tank/b"))
+        .unwrap();
     bench.snapshot("tank/b@1");
     fs::rename(root.join("x"), root.join("z")).unwrap();
     let moved = root.join("z/y");
@@ -566,7 +585,7 @@ fn a_mount_gets_other_options_while_it_is_used_and_unknown_ones_are_refused() {
             options: vec![options.to_string()],
             ..Mount::default()
         };
-        let mounted = bench.engine.dataset_mount(&call(), request);
+        let mounted = bench.administrator.dataset_mount(&call(), request);
         mounted.map(drop).map_err(|refusal| refusal.to_string())
     };
     let invalid = Err("cannot mount 'tank/a': Invalid argument".to_string());
@@ -684,7 +703,7 @@ fn links_of_the_machine_are_followed_where_only_root_can_have_put_them() {
         properties: vec![("mountpoint".to_string(), "/theirs/link".to_string())],
         no_mount: false,
     };
-    let changed = bench.engine.dataset_set(&call(), set).unwrap();
+    let changed = bench.administrator.dataset_set(&call(), set).unwrap();
     let warning = "leads to";
     assert!(changed.warnings[0].contains(warning), "{changed:?}");
     assert_eq!(bench.mounted("tank/x"), "no");
@@ -701,11 +720,14 @@ fn another_mount_on_the_folder_of_ours_does_not_get_its_options() {
         no_mount: false,
     };
     // What is written is refused by the file system itself.
-    let told = bench.engine.dataset_set(&call(), set("on"));
+    let told = bench.administrator.dataset_set(&call(), set("on"));
     fs::write(path.join("theirs"), "x").unwrap();
     rustix::mount::unmount(&path, UnmountFlags::empty()).unwrap();
     assert!(fs::write(path.join("ours"), "x").is_err(), "{told:?}");
-    bench.engine.dataset_set(&call(), set("off")).unwrap();
+    bench
+        .administrator
+        .dataset_set(&call(), set("off"))
+        .unwrap();
     fs::write(path.join("ours"), "x").unwrap();
 }
 

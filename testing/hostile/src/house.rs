@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use tarn_engine::administration::{Administration, Call};
+use tarn_administration::Administrator;
+use tarn_administration::administration::{Administration, Call};
 use tarn_engine::files::{
     Allocate, Credentials, DeviceNumber, FileKind, FileSystem, NewFile, ObjectId, Operation,
     PosixError, RenameMode, SetAttributes, Tree, WriteAt, XattrMode,
@@ -105,6 +106,8 @@ impl Mounter for Shelf {
 pub struct House {
     /// The engine.
     pub engine: Arc<Engine>,
+    /// What carries out commands on its pools.
+    pub administrator: Arc<Administrator>,
     shelf: Arc<Shelf>,
 }
 
@@ -117,8 +120,10 @@ impl House {
             ..EngineOptions::default()
         };
         let instance = Instance::at(Path::new("/instance"));
+        let engine = Engine::new(host.clone(), instance, shelf.clone(), options);
         House {
-            engine: Engine::new(host.clone(), instance, shelf.clone(), options),
+            administrator: Administrator::new(engine.clone()),
+            engine,
             shelf,
         }
     }
@@ -178,7 +183,7 @@ impl House {
             dataset_properties: pairs(dataset_properties),
             ..pool::Create::default()
         };
-        self.engine.pool_create(&call(), request)
+        self.administrator.pool_create(&call(), request)
     }
 
     /// Imports a pool from the simulated disks.
@@ -201,7 +206,7 @@ impl House {
             force: true,
             ..pool::Import::default()
         };
-        self.engine.pool_import(&call(), request)
+        self.administrator.pool_import(&call(), request)
     }
 
     /// Exports a pool.
@@ -211,7 +216,7 @@ impl House {
     pub fn export(&self, name: &str, force: bool) -> Result<(), Refusal> {
         let name = name.to_string();
         let request = pool::Export { name, force };
-        self.engine.pool_export(&call(), request).map(|_| ())
+        self.administrator.pool_export(&call(), request).map(|_| ())
     }
 
     /// Clears errors of a pool, and has it go on.
@@ -221,7 +226,7 @@ impl House {
     pub fn clear(&self, name: &str) -> Result<(), Refusal> {
         let name = name.to_string();
         let request = pool::Clear { name, device: None };
-        self.engine.pool_clear(&call(), request).map(|_| ())
+        self.administrator.pool_clear(&call(), request).map(|_| ())
     }
 
     /// Makes a file system.
@@ -233,7 +238,9 @@ impl House {
             name: name.to_string(),
             ..dataset::Create::default()
         };
-        self.engine.dataset_create(&call(), request).map(|_| ())
+        self.administrator
+            .dataset_create(&call(), request)
+            .map(|_| ())
     }
 
     /// What `zfs list` shows, and what it cannot show.
@@ -245,7 +252,7 @@ impl House {
             kinds: vec![dataset::DatasetKind::Filesystem],
             ..dataset::Describe::default()
         };
-        self.engine.dataset_describe(&call(), request)
+        self.administrator.dataset_describe(&call(), request)
     }
 
     /// Stores all that was changed.
@@ -254,7 +261,7 @@ impl House {
     /// The refusal of `zpool sync`.
     pub fn sync(&self) -> Result<(), Refusal> {
         let request = pool::Sync::default();
-        self.engine.pool_sync(&call(), request).map(|_| ())
+        self.administrator.pool_sync(&call(), request).map(|_| ())
     }
 
     /// What `zpool status` shows of a pool.
@@ -266,7 +273,7 @@ impl House {
             names: vec![name.to_string()],
             with_errors: true,
         };
-        let mut described = self.engine.pool_describe(&call(), request)?;
+        let mut described = self.administrator.pool_describe(&call(), request)?;
         Ok(described.pools.remove(0))
     }
 

@@ -6,7 +6,7 @@
 use crate::house::{Files, House, call, operation, search};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::files::{
     Attributes, Credentials, DirectoryEntry, FileKind, FileSystem, ObjectId, PosixError, Seek,
 };
@@ -73,14 +73,15 @@ impl Seen {
 
 /// Everything that commands ask, of all pools that are open.
 pub fn commands(house: &House, seen: &mut Seen) {
-    let engine = &house.engine;
-    let found = engine.pool_find_importable(&call(), pool::FindImportable { search: search() });
+    let administrator = &house.administrator;
+    let found =
+        administrator.pool_find_importable(&call(), pool::FindImportable { search: search() });
     seen.refusal("import", found);
     let describe = pool::Describe {
         names: Vec::new(),
         with_errors: true,
     };
-    let pools = engine.pool_describe(&call(), describe);
+    let pools = administrator.pool_describe(&call(), describe);
     let names: Vec<String> = pools
         .iter()
         .flat_map(|described| &described.pools)
@@ -88,7 +89,7 @@ pub fn commands(house: &House, seen: &mut Seen) {
         .collect();
     seen.refusal("status", pools);
     for name in names {
-        let history = engine.pool_history(&call(), pool::History { name });
+        let history = administrator.pool_history(&call(), pool::History { name });
         seen.refusal("history", history);
     }
     use dataset::DatasetKind::{Bookmark, Filesystem, Snapshot, Volume};
@@ -96,7 +97,7 @@ pub fn commands(house: &House, seen: &mut Seen) {
         kinds: vec![Filesystem, Snapshot, Volume, Bookmark],
         ..dataset::Describe::default()
     };
-    match engine.dataset_describe(&call(), request) {
+    match administrator.dataset_describe(&call(), request) {
         Ok(described) => {
             for refusal in described.refused {
                 seen.error("list", &refusal);
@@ -104,7 +105,7 @@ pub fn commands(house: &House, seen: &mut Seen) {
         }
         Err(refusal) => seen.error("list", &refusal),
     }
-    let iostat = engine.pool_iostat(&call(), statistics::IoSample::default());
+    let iostat = administrator.pool_iostat(&call(), statistics::IoSample::default());
     seen.refusal("iostat", iostat);
 }
 
@@ -234,8 +235,8 @@ fn contents(what: &str, files: &Arc<FileSystem>, attributes: &Attributes, seen: 
 
 /// Makes, changes and destroys datasets.
 fn change_datasets(house: &House, seen: &mut Seen) {
-    let engine = &house.engine;
-    let pools: Vec<String> = engine
+    let administrator = &house.administrator;
+    let pools: Vec<String> = administrator
         .pool_describe(&call(), pool::Describe::default())
         .map(|described| described.pools)
         .unwrap_or_default()
@@ -248,19 +249,19 @@ fn change_datasets(house: &House, seen: &mut Seen) {
             name: guest.clone(),
             ..dataset::Create::default()
         };
-        seen.refusal("create", engine.dataset_create(&call(), create));
+        seen.refusal("create", administrator.dataset_create(&call(), create));
         let set = dataset::Set {
             name: pool.clone(),
             properties: vec![("compression".to_string(), "gzip".to_string())],
             no_mount: false,
         };
-        seen.refusal("set", engine.dataset_set(&call(), set));
+        seen.refusal("set", administrator.dataset_set(&call(), set));
         let rename = dataset::Rename {
             from: guest,
             to: format!("{pool}/moved"),
             ..dataset::Rename::default()
         };
-        seen.refusal("rename", engine.dataset_rename(&call(), rename));
+        seen.refusal("rename", administrator.dataset_rename(&call(), rename));
         change_snapshots(house, &pool, seen);
         let children: Vec<String> = house
             .trees()
@@ -277,7 +278,7 @@ fn change_datasets(house: &House, seen: &mut Seen) {
                 force: true,
                 ..dataset::Destroy::default()
             };
-            seen.refusal("destroy", engine.dataset_destroy(&call(), destroy));
+            seen.refusal("destroy", administrator.dataset_destroy(&call(), destroy));
         }
         // What is destroyed is freed in the background, group after group.
         for _ in 0..4 {
@@ -288,55 +289,61 @@ fn change_datasets(house: &House, seen: &mut Seen) {
 
 /// Takes, clones, keeps and destroys snapshots; those that the pool came with go too.
 fn change_snapshots(house: &House, pool: &str, seen: &mut Seen) {
-    let engine = &house.engine;
+    let administrator = &house.administrator;
     let (snapshot, clone) = (format!("{pool}@guest"), format!("{pool}/clone"));
     let take = dataset::Snapshot {
         names: vec![snapshot.clone()],
         recursive: true,
         ..dataset::Snapshot::default()
     };
-    seen.refusal("snapshot", engine.dataset_snapshot(&call(), take));
+    seen.refusal("snapshot", administrator.dataset_snapshot(&call(), take));
     let hold = dataset::Hold {
         name: snapshot.clone(),
         tag: "guest".to_string(),
         recursive: true,
     };
-    seen.refusal("hold", engine.dataset_hold(&call(), hold.clone()));
-    seen.refusal("release", engine.dataset_release(&call(), hold));
+    seen.refusal("hold", administrator.dataset_hold(&call(), hold.clone()));
+    seen.refusal("release", administrator.dataset_release(&call(), hold));
     let bookmark = dataset::MakeBookmark {
         origin: snapshot.clone(),
         name: format!("{pool}#guest"),
         recursive: true,
     };
-    seen.refusal("bookmark", engine.dataset_bookmark(&call(), bookmark));
+    seen.refusal(
+        "bookmark",
+        administrator.dataset_bookmark(&call(), bookmark),
+    );
     let make = dataset::MakeClone {
         origin: snapshot.clone(),
         name: clone.clone(),
         ..dataset::MakeClone::default()
     };
-    seen.refusal("clone", engine.dataset_clone(&call(), make));
+    seen.refusal("clone", administrator.dataset_clone(&call(), make));
     let promote = dataset::Promote {
         name: clone.clone(),
     };
-    seen.refusal("promote", engine.dataset_promote(&call(), promote));
+    seen.refusal("promote", administrator.dataset_promote(&call(), promote));
     let promote = dataset::Promote {
         name: pool.to_string(),
     };
-    seen.refusal("promote", engine.dataset_promote(&call(), promote));
+    seen.refusal("promote", administrator.dataset_promote(&call(), promote));
     let rename = dataset::Rename {
         from: snapshot.clone(),
         to: "@renamed".to_string(),
         recursive: true,
         ..dataset::Rename::default()
     };
-    seen.refusal("rename", engine.dataset_rename(&call(), rename));
+    seen.refusal("rename", administrator.dataset_rename(&call(), rename));
     let roll_back = dataset::Rollback {
         name: format!("{pool}@renamed"),
         newer: true,
         clones: true,
         force: true,
     };
-    seen.refusal("rollback", engine.dataset_rollback(&call(), roll_back));
+    seen.refusal(
+        "rollback",
+        administrator.dataset_rollback(&call(), roll_back),
+    );
     for name in [clone, format!("{pool}@%")] {
         let destroy = dataset::Destroy {
             name,
@@ -345,7 +352,7 @@ fn change_snapshots(house: &House, pool: &str, seen: &mut Seen) {
             defer: false,
             ..dataset::Destroy::default()
         };
-        seen.refusal("destroy", engine.dataset_destroy(&call(), destroy));
+        seen.refusal("destroy", administrator.dataset_destroy(&call(), destroy));
     }
 }
 

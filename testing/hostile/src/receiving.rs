@@ -18,7 +18,7 @@ use crate::look::{self, Seen};
 use crate::{leaks, stream_lies, streams};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::messages::Value;
 use tarn_engine::messages::dataset::{
     DatasetKind, Describe, Receive, ReceiveNames, Send, Series, Snapshot,
@@ -63,12 +63,12 @@ pub fn base(name: &str) -> Base {
         take(house, "two");
         change(house, 3);
         take(house, "three");
-        let one = streams::send(&house.engine, sending("one", None)).expect("it is sent");
+        let one = streams::send(&house.administrator, sending("one", None)).expect("it is sent");
         let request = Receive {
             target: COPY.to_string(),
             ..Receive::default()
         };
-        streams::receive(&house.engine, &one, request).expect("it is received");
+        streams::receive(&house.administrator, &one, request).expect("it is received");
     })
 }
 
@@ -126,7 +126,7 @@ fn take(house: &House, short: &str) {
         ..Snapshot::default()
     };
     house
-        .engine
+        .administrator
         .dataset_snapshot(&call(), request)
         .expect("there is room");
 }
@@ -177,7 +177,7 @@ pub fn send_all(base: &Base) -> Vec<Sent> {
             ("-R", everything, false, false),
         ];
         let sent = requests.map(|(name, request, is_increment, is_single)| {
-            let stream = streams::send(&house.engine, request).expect("a good pool sends");
+            let stream = streams::send(&house.administrator, request).expect("a good pool sends");
             Sent {
                 name,
                 bytes: bytes_of(&stream),
@@ -273,7 +273,7 @@ pub fn carry_out(machine: &SimHost, plan: &Plan, was_imported: &mut [bool; 2], s
         for step in &plan.steps {
             let before = names(&house);
             let stream = stream_of(&step.stream);
-            let received = streams::receive(&house.engine, &stream, step.request.clone());
+            let received = streams::receive(&house.administrator, &stream, step.request.clone());
             let refused = received.err();
             if refused.is_none() {
                 was_imported[1] = true;
@@ -314,7 +314,7 @@ fn names(house: &House) -> Vec<(String, Option<Value>)> {
         properties: vec!["guid".to_string()],
         ..Describe::default()
     };
-    let described = house.engine.dataset_describe(&call(), request);
+    let described = house.administrator.dataset_describe(&call(), request);
     let described = described.expect("a good pool can be listed").datasets;
     let named = described.into_iter().map(|mut one| {
         let guid = one.properties.remove("guid");
@@ -348,7 +348,7 @@ mod tests {
                 force: true,
                 ..Receive::default()
             };
-            let received = streams::receive(&house.engine, &stream_of(&stream), request);
+            let received = streams::receive(&house.administrator, &stream_of(&stream), request);
             let warnings = received.unwrap().warnings;
             assert!(
                 matches!(&warnings[..], [one] if one.contains("cannot mount 'tank/copy'")),

@@ -10,12 +10,13 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::net::UnixStream;
 
 use crate::house::call;
-use tarn_engine::administration::{Administration, Call};
+use tarn_administration::Administrator;
+use tarn_administration::administration::{Administration, Call};
+use tarn_engine::Pipe;
 use tarn_engine::messages::dataset::{
     AbortReceive, DatasetDescription, DatasetKind, Describe, ReadToken, Receive, Received, Send,
 };
 use tarn_engine::messages::{RefusalKind, Value};
-use tarn_engine::{Engine, Pipe};
 
 /// The property that has the token.
 const TOKEN: &str = "receive_resume_token";
@@ -58,7 +59,7 @@ impl Sending {
     ///
     /// # Errors
     /// A refusal that should not have been, or none where there should have been one.
-    pub fn give(&self, engine: &Engine) -> Result<(), String> {
+    pub fn give(&self, administrator: &Administrator) -> Result<(), String> {
         let (name, short) = &self.from;
         let request = Send {
             name: format!("{name}@{short}"),
@@ -67,7 +68,7 @@ impl Sending {
             compressed: true,
             ..Send::default()
         };
-        let stream = send(engine, request)?;
+        let stream = send(administrator, request)?;
         let receive = |resumable| Receive {
             target: self.target.clone(),
             force: self.base.is_some(),
@@ -75,14 +76,14 @@ impl Sending {
             ..Receive::default()
         };
         let (fate, resumable) = match self.fate {
-            Fate::Whole => return take(engine, &stream, receive(false)),
+            Fate::Whole => return take(administrator, &stream, receive(false)),
             Fate::Kept(place) => (place, true),
             Fate::Refused(place) => (place, false),
         };
         let told = |error: std::io::Error| error.to_string();
         let length = stream.metadata().map_err(told)?.len();
         stream.set_len(length * fate / 1000).map_err(told)?;
-        match take(engine, &stream, receive(resumable)) {
+        match take(administrator, &stream, receive(resumable)) {
             Err(why) if why.contains("incomplete stream") || why.contains("empty stream") => Ok(()),
             Err(why) => Err(why),
             Ok(()) => Err("a stream was taken that was cut".to_string()),
@@ -94,24 +95,24 @@ impl Sending {
 ///
 /// # Errors
 /// Why it does not go on.
-pub fn go_on(engine: &Engine, target: &str) -> Result<(), String> {
-    let token = token(engine, target)?.ok_or("there is nothing to go on with")?;
-    let rest = rest_of(engine, token)?;
+pub fn go_on(administrator: &Administrator, target: &str) -> Result<(), String> {
+    let token = token(administrator, target)?.ok_or("there is nothing to go on with")?;
+    let rest = rest_of(administrator, token)?;
     let request = Receive {
         target: target.to_string(),
         force: rest.from.is_some(),
         resumable: true,
         ..Receive::default()
     };
-    take(engine, &send(engine, rest)?, request)
+    take(administrator, &send(administrator, rest)?, request)
 }
 
 /// What a token says is to be sent.
 ///
 /// # Errors
 /// Why it cannot be.
-pub fn rest_of(engine: &Engine, token: String) -> Result<Send, String> {
-    let read = engine.dataset_read_token(&call(), ReadToken { token });
+pub fn rest_of(administrator: &Administrator, token: String) -> Result<Send, String> {
+    let read = administrator.dataset_read_token(&call(), ReadToken { token });
     let read = read.map_err(|refusal| refusal.to_string())?;
     read.send.ok_or_else(|| match read.refused {
         Some(refusal) => refusal.to_string(),
@@ -123,9 +124,9 @@ pub fn rest_of(engine: &Engine, token: String) -> Result<Send, String> {
 ///
 /// # Errors
 /// The refusal.
-pub fn give_up(engine: &Engine, target: &str) -> Result<(), String> {
+pub fn give_up(administrator: &Administrator, target: &str) -> Result<(), String> {
     let name = target.to_string();
-    let done = engine.dataset_abort_receive(&call(), AbortReceive { name });
+    let done = administrator.dataset_abort_receive(&call(), AbortReceive { name });
     done.map(drop).map_err(|refusal| refusal.to_string())
 }
 
@@ -133,7 +134,7 @@ pub fn give_up(engine: &Engine, target: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// What cannot be listed.
-pub fn token(engine: &Engine, target: &str) -> Result<Option<String>, String> {
+pub fn token(administrator: &Administrator, target: &str) -> Result<Option<String>, String> {
     let request = Describe {
         names: vec![target.to_string()],
         depth: Some(0),
@@ -141,7 +142,7 @@ pub fn token(engine: &Engine, target: &str) -> Result<Option<String>, String> {
         properties: vec![TOKEN.to_string()],
         ..Describe::default()
     };
-    match engine.dataset_describe(&call(), request) {
+    match administrator.dataset_describe(&call(), request) {
         Ok(described) => Ok(described.datasets.first().and_then(token_of)),
         Err(refusal) if refusal.kind == RefusalKind::NotFound => Ok(None),
         Err(refusal) => Err(refusal.to_string()),
@@ -160,8 +161,8 @@ pub fn token_of(described: &DatasetDescription) -> Option<String> {
 ///
 /// # Errors
 /// What it does not say.
-pub fn sent_name(engine: &Engine, token: String) -> Result<String, String> {
-    let read = engine.dataset_read_token(&call(), ReadToken { token });
+pub fn sent_name(administrator: &Administrator, token: String) -> Result<String, String> {
+    let read = administrator.dataset_read_token(&call(), ReadToken { token });
     let text = read.map_err(|refusal| refusal.to_string())?.text;
     let mut lines = text.lines().map(str::trim);
     let name = lines.find_map(|line| line.strip_prefix("toname = "));
@@ -173,21 +174,21 @@ pub fn sent_name(engine: &Engine, token: String) -> Result<String, String> {
 ///
 /// # Errors
 /// Why it is not sent.
-pub fn send(engine: &Engine, request: Send) -> Result<File, String> {
+pub fn send(administrator: &Administrator, request: Send) -> Result<File, String> {
     let name = request.name.clone();
     let told = |error: std::io::Error| format!("sending {name}: {error}");
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     let memory = rustix::fs::memfd_create("stream", flags);
     let stream = File::from(memory.map_err(|error| told(error.into()))?);
     let (call, _line) = calling(&stream).map_err(told)?;
-    let sent = engine.dataset_send(&call, request);
+    let sent = administrator.dataset_send(&call, request);
     sent.map_err(|refusal| format!("sending {name}: {refusal}"))?;
     Ok(stream)
 }
 
-fn take(engine: &Engine, stream: &File, request: Receive) -> Result<(), String> {
+fn take(administrator: &Administrator, stream: &File, request: Receive) -> Result<(), String> {
     let target = request.target.clone();
-    let received = receive(engine, stream, request)?;
+    let received = receive(administrator, stream, request)?;
     match received.warnings.is_empty() {
         true => Ok(()),
         false => Err(format!("receiving {target}: {:?}", received.warnings)),
@@ -198,13 +199,17 @@ fn take(engine: &Engine, stream: &File, request: Receive) -> Result<(), String> 
 ///
 /// # Errors
 /// The refusal.
-pub fn receive(engine: &Engine, stream: &File, request: Receive) -> Result<Received, String> {
+pub fn receive(
+    administrator: &Administrator,
+    stream: &File,
+    request: Receive,
+) -> Result<Received, String> {
     let target = request.target.clone();
     let told = |error: std::io::Error| format!("receiving {target}: {error}");
     let mut stream = stream;
     stream.seek(SeekFrom::Start(0)).map_err(told)?;
     let (call, _line) = calling(stream).map_err(told)?;
-    let received = engine.dataset_receive(&call, request);
+    let received = administrator.dataset_receive(&call, request);
     received.map_err(|refusal| format!("receiving {target}: {refusal}"))
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::messages::Refusal;
 use tarn_engine::messages::pool::{Add, VdevKind, VdevRole, VdevSpec};
 use tarn_host::sim::{Fault, SimHost, SimOptions};
@@ -45,7 +45,7 @@ fn add(house: &House) -> Result<(), Refusal> {
         ],
         ..Add::default()
     };
-    house.engine.pool_add(&call(), request).map(|_| ())
+    house.administrator.pool_add(&call(), request).map(|_| ())
 }
 
 /// The disks that the pool consists of.
@@ -78,13 +78,13 @@ fn check(house: &House, numbers: std::ops::Range<u64>) {
 fn while_storing(host: &Host, house: &House, work: impl FnOnce()) {
     let done = Arc::new(AtomicBool::new(false));
     let files = Files::of(house.files("tank").system().clone());
-    let (is_done, engine) = (done.clone(), house.engine.clone());
+    let (is_done, administrator) = (done.clone(), house.administrator.clone());
     let store = move || {
         let mut number = 1_000;
         while !is_done.load(Ordering::Relaxed) {
             put(&files, number);
             let request = tarn_engine::messages::pool::Sync::default();
-            engine.pool_sync(&call(), request).unwrap();
+            administrator.pool_sync(&call(), request).unwrap();
             number += 1;
         }
     };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::messages::dataset::{Destroy, Rollback, Snapshot};
 use tarn_engine::messages::pool::VdevKind;
 use tarn_host::sim::{SimHost, SimOptions};
@@ -31,7 +31,10 @@ fn leaves_nothing_behind(work: fn(&House)) {
             names: vec!["tank/fs@before".to_string()],
             ..Snapshot::default()
         };
-        house.engine.dataset_snapshot(&call(), request).unwrap();
+        house
+            .administrator
+            .dataset_snapshot(&call(), request)
+            .unwrap();
         let (files, done) = (house.files("tank/fs"), Arc::new(AtomicBool::new(false)));
         let is_done = done.clone();
         let writer = host.spawn("writer", move || {
@@ -69,7 +72,10 @@ fn one_that_is_destroyed_takes_its_log_along() {
             recursive: true,
             ..Destroy::default()
         };
-        house.engine.dataset_destroy(&call(), request).unwrap();
+        house
+            .administrator
+            .dataset_destroy(&call(), request)
+            .unwrap();
     });
 }
 
@@ -80,6 +86,9 @@ fn one_that_goes_back_leaves_no_log() {
             name: "tank/fs@before".to_string(),
             ..Rollback::default()
         };
-        house.engine.dataset_rollback(&call(), request).unwrap();
+        house
+            .administrator
+            .dataset_rollback(&call(), request)
+            .unwrap();
     });
 }

@@ -1,7 +1,7 @@
 //! Snapshots that are destroyed while they are entered through `.zfs/snapshot`.
 
 use std::time::Duration;
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::messages::dataset::{Destroy, Snapshot};
 use tarn_engine::messages::pool::VdevKind;
 use tarn_host::sim::{SimHost, SimOptions};
@@ -29,7 +29,10 @@ fn a_snapshot_that_is_destroyed_while_it_is_entered_is_not_served() {
                 names: vec![format!("tank@s{number}")],
                 ..Snapshot::default()
             };
-            house.engine.dataset_snapshot(&call(), request).unwrap();
+            house
+                .administrator
+                .dataset_snapshot(&call(), request)
+                .unwrap();
         }
         let (mut entered_count, mut refused_count) = (0, 0);
         for number in 0..COUNT {
@@ -44,7 +47,10 @@ fn a_snapshot_that_is_destroyed_while_it_is_entered_is_not_served() {
                 name: format!("tank@s{number}"),
                 ..Destroy::default()
             };
-            house.engine.dataset_destroy(&call(), request).unwrap();
+            house
+                .administrator
+                .dataset_destroy(&call(), request)
+                .unwrap();
             let entered = enters.join().unwrap_or_else(|panicked| panicked.resume());
             match entered {
                 Ok(entered) => {

@@ -1,6 +1,6 @@
 //! A pool that fills up says so to writers, takes deletes, gives the room back, and imports again.
 
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::files::PosixError;
 use tarn_engine::messages::dataset;
 use tarn_engine::messages::pool::{Create, VdevKind, VdevRole, VdevSpec};
@@ -394,7 +394,7 @@ fn a_pool_of_holes_takes_large_records_until_it_is_full() {
             properties: vec![("recordsize".to_string(), "128K".to_string())],
             ..dataset::Set::default()
         };
-        house.engine.dataset_set(&call(), set).unwrap();
+        house.administrator.dataset_set(&call(), set).unwrap();
         let second = fill_file(&files, "b");
         house.sync().unwrap();
         assert_eq!(house.status("tank").unwrap().state, "ONLINE");
@@ -425,7 +425,7 @@ fn disks_of_unequal_size_fill_up_without_suspending_their_pool() {
             ],
             ..Create::default()
         };
-        house.engine.pool_create(&call(), request).unwrap();
+        house.administrator.pool_create(&call(), request).unwrap();
         let files = house.files("tank");
         let first = fill_file(&files, "a");
         assert!(first > 20 << 20, "{first}");
@@ -469,7 +469,7 @@ fn attributes_and_snapshots_fill_a_pool_and_do_not_suspend_it() {
                     names: vec![format!("tank@{number}")],
                     ..dataset::Snapshot::default()
                 };
-                let _ = house.engine.dataset_snapshot(&call(), request);
+                let _ = house.administrator.dataset_snapshot(&call(), request);
             }
             let outcome = files.make(&format!("x{number}")).and_then(|made| {
                 files.set_xattr(made, "user.a", &noise(number, 12_000))?;
@@ -490,7 +490,7 @@ fn attributes_and_snapshots_fill_a_pool_and_do_not_suspend_it() {
                 name: format!("tank@{number}"),
                 ..dataset::Destroy::default()
             };
-            let _ = house.engine.dataset_destroy(&call(), request);
+            let _ = house.administrator.dataset_destroy(&call(), request);
         }
         for number in 0..600 {
             match files.unlink(&format!("x{number}")) {

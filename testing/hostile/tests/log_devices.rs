@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::messages::Refusal;
 use tarn_engine::messages::dataset::Mount;
 use tarn_engine::messages::pool::{
@@ -63,7 +63,7 @@ fn create(house: &House, logs: &[&[&str]]) {
         vdevs,
         ..Create::default()
     };
-    house.engine.pool_create(&call(), request).unwrap();
+    house.administrator.pool_create(&call(), request).unwrap();
 }
 
 fn import_with(house: &House, missing_log: bool) -> Result<Imported, Refusal> {
@@ -75,7 +75,7 @@ fn import_with(house: &House, missing_log: bool) -> Result<Imported, Refusal> {
         missing_log,
         ..Import::default()
     };
-    house.engine.pool_import(&call(), request)
+    house.administrator.pool_import(&call(), request)
 }
 
 fn import_unmounted(house: &House) {
@@ -87,7 +87,7 @@ fn import_unmounted(house: &House) {
         no_mount: true,
         ..Import::default()
     };
-    house.engine.pool_import(&call(), request).unwrap();
+    house.administrator.pool_import(&call(), request).unwrap();
 }
 
 /// Mounts the pool's root. Gives why not.
@@ -97,7 +97,7 @@ fn mount(house: &House, options: &[&str]) -> Vec<String> {
         options: options.iter().map(ToString::to_string).collect(),
         ..Mount::default()
     };
-    match house.engine.dataset_mount(&call(), request) {
+    match house.administrator.dataset_mount(&call(), request) {
         Ok(mounted) => mounted.refused.iter().map(ToString::to_string).collect(),
         Err(refusal) => vec![refusal.to_string()],
     }
@@ -114,7 +114,7 @@ fn remove(house: &House, devices: &[&str]) -> Vec<String> {
         devices: devices.iter().map(ToString::to_string).collect(),
         ..Remove::default()
     };
-    let removed = house.engine.pool_remove(&call(), request).unwrap();
+    let removed = house.administrator.pool_remove(&call(), request).unwrap();
     removed.refused.iter().map(ToString::to_string).collect()
 }
 
@@ -126,7 +126,10 @@ fn join(house: &House, device: &str, new: &str, replaces: bool) -> Result<(), Re
         replaces,
         ..Attach::default()
     };
-    house.engine.pool_attach(&call(), request).map(|_| ())
+    house
+        .administrator
+        .pool_attach(&call(), request)
+        .map(|_| ())
 }
 
 fn attach(house: &House, device: &str, new: &str) {
@@ -142,7 +145,10 @@ fn detach(house: &House, device: &str) -> Result<(), Refusal> {
         name: "tank".to_string(),
         device: device.to_string(),
     };
-    house.engine.pool_detach(&call(), request).map(|_| ())
+    house
+        .administrator
+        .pool_detach(&call(), request)
+        .map(|_| ())
 }
 
 fn states(switched: Switched) -> Vec<String> {
@@ -161,7 +167,7 @@ fn offline(house: &House, device: &str, temporary: bool, fault: bool) -> Vec<Str
         temporary,
         fault,
     };
-    states(house.engine.pool_offline(&call(), request).unwrap())
+    states(house.administrator.pool_offline(&call(), request).unwrap())
 }
 
 fn online(house: &House, device: &str) -> Vec<String> {
@@ -170,7 +176,7 @@ fn online(house: &House, device: &str) -> Vec<String> {
         devices: vec![device.to_string()],
         expand: false,
     };
-    states(house.engine.pool_online(&call(), request).unwrap())
+    states(house.administrator.pool_online(&call(), request).unwrap())
 }
 
 /// The log vdevs.
@@ -374,7 +380,7 @@ fn a_log_device_leaves_with_nothing_and_the_pool_goes_on() {
             vdevs: vec![leaf("log", VdevRole::Data)],
             ..Create::default()
         };
-        house.engine.pool_create(&call(), request).unwrap();
+        house.administrator.pool_create(&call(), request).unwrap();
         house.export("second", false).unwrap();
         house.export("tank", false).unwrap();
         let house = House::new(host);

@@ -2,7 +2,7 @@
 //! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::inspect::{Inspection, Source};
 use tarn_engine::messages::RefusalKind;
 use tarn_engine::messages::pool::{Create, VdevKind, VdevRole, VdevSpec};
@@ -246,7 +246,7 @@ fn mirrors(house: &House, pairs: &[[&str; 2]]) {
         vdevs: vdevs.collect(),
         ..Create::default()
     };
-    house.engine.pool_create(&call(), request).unwrap();
+    house.administrator.pool_create(&call(), request).unwrap();
 }
 
 /// A device is out of date: when it alone is left of its mirror, the pool waits.

@@ -2,7 +2,7 @@
 //! not.
 
 use std::time::Duration;
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::messages::pool::{Import, Set, VdevKind};
 use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_host::Host;
@@ -159,7 +159,10 @@ fn a_pool_is_watched_as_long_as_its_import_waits() {
                 ..Import::default()
             };
             let began_ns = host.monotonic_ns();
-            let refusal = house.engine.pool_import(&caller, request).unwrap_err();
+            let refusal = house
+                .administrator
+                .pool_import(&caller, request)
+                .unwrap_err();
             let waited = Duration::from_nanos(host.monotonic_ns() - began_ns);
             assert!(waited < SILENCE / 2, "{waited:?}");
             leaver.join().unwrap();
@@ -190,7 +193,7 @@ fn a_pool_that_is_silent_for_long_is_taken_if_it_gives_multihost_up() {
             property: "multihost".to_string(),
             value: "on".to_string(),
         };
-        let refusal = house.engine.pool_set(&call(), request).unwrap_err();
+        let refusal = house.administrator.pool_set(&call(), request).unwrap_err();
         assert!(refusal.to_string().contains("multihost"), "{refusal}");
         house.export("tank", false).unwrap();
     });

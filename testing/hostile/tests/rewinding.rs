@@ -1,7 +1,7 @@
 //! Pools whose newest group is damaged: an import says what would help, and helps when it is asked
 //! to.
 
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::messages::Refusal;
 use tarn_engine::messages::pool::{Import, Imported, VdevKind};
 use tarn_host::Host;
@@ -63,7 +63,7 @@ fn import(house: &House, change: impl FnOnce(&mut Import)) -> Result<Imported, R
         ..Import::default()
     };
     change(&mut request);
-    house.engine.pool_import(&call(), request)
+    house.administrator.pool_import(&call(), request)
 }
 
 fn rewind(request: &mut Import) {

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
+use tarn_engine::Host;
 use tarn_engine::files::Operation;
 use tarn_engine::messages::dataset::{self, DatasetKind};
 use tarn_engine::messages::{Refusal, Value, pool};
-use tarn_engine::{Engine, Host};
 use tarn_host::sim::Random;
 use tarn_hostile::house::{Files, House, call, noise};
 
@@ -286,7 +286,7 @@ pub fn find(house: &House) -> Result<Datasets, String> {
         kinds: vec![DatasetKind::Filesystem, DatasetKind::Snapshot],
         ..dataset::Describe::default()
     };
-    let described = house.engine.dataset_describe(&call(), request);
+    let described = house.administrator.dataset_describe(&call(), request);
     let described = described.map_err(|refusal| format!("zfs list: {refusal}"))?;
     if let Some(refused) = described.refused.first() {
         return Err(format!("zfs list: {refused}"));
@@ -307,7 +307,7 @@ pub fn find(house: &House) -> Result<Datasets, String> {
         }
         let part = match streams::token_of(&one) {
             Some(token) => Some(Part {
-                sent: streams::sent_name(&house.engine, token)?,
+                sent: streams::sent_name(&house.administrator, token)?,
                 makes_new: !mounted.contains_key(name),
             }),
             None => None,
@@ -466,7 +466,7 @@ impl Administrator {
         else {
             return None;
         };
-        Some(streams::token(self.engine(), target).is_ok_and(|token| token.is_some()))
+        Some(streams::token(self.administrator(), target).is_ok_and(|token| token.is_some()))
     }
 
     fn draw(&mut self) -> Command {
@@ -589,8 +589,8 @@ impl Administrator {
         })
     }
 
-    fn engine(&self) -> &Engine {
-        &self.house.engine
+    fn administrator(&self) -> &tarn_administration::Administrator {
+        &self.house.administrator
     }
 
     fn give(&self, command: &Command) -> Result<(), String> {
@@ -601,7 +601,7 @@ impl Administrator {
                     name: name.clone(),
                     ..dataset::Create::default()
                 };
-                self.engine()
+                self.administrator()
                     .dataset_create(&call(), request)
                     .map(drop)
                     .map_err(told)
@@ -621,7 +621,7 @@ impl Administrator {
                     recursive: true,
                     ..dataset::Destroy::default()
                 };
-                self.engine()
+                self.administrator()
                     .dataset_destroy(&call(), request)
                     .map(drop)
                     .map_err(told)
@@ -631,7 +631,7 @@ impl Administrator {
                     names: vec![format!("{name}@{short}")],
                     ..dataset::Snapshot::default()
                 };
-                let done = self.engine().dataset_snapshot(&call(), request);
+                let done = self.administrator().dataset_snapshot(&call(), request);
                 done.map(drop).map_err(told)
             }
             Command::DestroySnapshot(name, short) => {
@@ -639,7 +639,7 @@ impl Administrator {
                     name: format!("{name}@{short}"),
                     ..dataset::Destroy::default()
                 };
-                let done = self.engine().dataset_destroy(&call(), request);
+                let done = self.administrator().dataset_destroy(&call(), request);
                 done.map(drop).map_err(told)
             }
             Command::RollBack(name, short) => {
@@ -648,7 +648,7 @@ impl Administrator {
                     newer: true,
                     ..dataset::Rollback::default()
                 };
-                let done = self.engine().dataset_rollback(&call(), request);
+                let done = self.administrator().dataset_rollback(&call(), request);
                 done.map(drop).map_err(told)
             }
             Command::Clone(name, short, new) => {
@@ -657,24 +657,24 @@ impl Administrator {
                     name: new.clone(),
                     ..dataset::MakeClone::default()
                 };
-                let done = self.engine().dataset_clone(&call(), request);
+                let done = self.administrator().dataset_clone(&call(), request);
                 done.map(drop).map_err(told)
             }
             Command::Promote(name) => {
                 let request = dataset::Promote { name: name.clone() };
-                let done = self.engine().dataset_promote(&call(), request);
+                let done = self.administrator().dataset_promote(&call(), request);
                 done.map(drop).map_err(told)
             }
-            Command::Send(sending) => sending.give(self.engine()),
-            Command::GoOn(target) => streams::go_on(self.engine(), target),
-            Command::GiveUp(target) => streams::give_up(self.engine(), target),
+            Command::Send(sending) => sending.give(self.administrator()),
+            Command::GoOn(target) => streams::go_on(self.administrator(), target),
+            Command::GiveUp(target) => streams::give_up(self.administrator(), target),
             Command::Rename(from, to) => {
                 let request = dataset::Rename {
                     from: from.clone(),
                     to: to.clone(),
                     ..dataset::Rename::default()
                 };
-                self.engine()
+                self.administrator()
                     .dataset_rename(&call(), request)
                     .map(drop)
                     .map_err(told)
@@ -686,7 +686,7 @@ impl Administrator {
                     names: vec![POOL.to_string()],
                     force: false,
                 };
-                self.engine()
+                self.administrator()
                     .pool_sync(&call(), request)
                     .map(drop)
                     .map_err(told)
@@ -700,7 +700,7 @@ impl Administrator {
             properties: vec![(property.to_string(), value.to_string())],
             no_mount: false,
         };
-        self.engine()
+        self.administrator()
             .dataset_set(&call(), request)
             .map(drop)
             .map_err(|refusal| refusal.to_string())

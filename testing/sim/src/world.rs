@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tarn_engine::administration::Administration;
+use tarn_administration::administration::Administration;
 use tarn_engine::files::FileKind;
 use tarn_engine::messages::{dataset, pool};
 use tarn_host::Host;
@@ -384,7 +384,7 @@ impl World {
             force: true,
             ..pool::Create::default()
         };
-        let created = house.engine.pool_create(&call(), request);
+        let created = house.administrator.pool_create(&call(), request);
         created.map_err(|refusal| format!("zpool create: {refusal}"))?;
         for part in &plan.datasets[1..] {
             let request = dataset::Create {
@@ -392,7 +392,7 @@ impl World {
                 properties: part.properties.clone(),
                 ..dataset::Create::default()
             };
-            let created = house.engine.dataset_create(&call(), request);
+            let created = house.administrator.dataset_create(&call(), request);
             created.map_err(|refusal| format!("zfs create: {refusal}"))?;
         }
         {
@@ -423,7 +423,7 @@ impl World {
                 properties: vec![("sync".to_string(), "standard".to_string())],
                 ..dataset::Create::default()
             };
-            let created = house.engine.dataset_create(&call(), request);
+            let created = house.administrator.dataset_create(&call(), request);
             created.map_err(|refusal| format!("zfs create: {refusal}"))?;
         }
         if plan.layout.is_full {

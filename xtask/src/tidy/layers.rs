@@ -5,6 +5,9 @@
 //! this program another. Cargo tells which crate uses which. A crate of `core/` may use what its
 //! row says; front ends and commands may use `engine` and each other; `zdb` and `zstream` may look
 //! into any crate; tests and tasks may use anything, and nothing that ships may use them.
+//!
+//! `administration` is for `api` and the commands. Front ends that serve data build without it: they
+//! use neither it nor `api`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,6 +18,9 @@ use crate::workspace::{Outcome, cargo, checkout, output};
 
 /// Commands that look into any layer of the core, and only to read.
 const LOOKERS: [&str; 2] = ["zdb", "zstream"];
+
+/// The front end through which commands reach a daemon: the one that uses `administration`.
+const CONTROL: &str = "api";
 
 /// Which of the house's parts a crate belongs to: its top folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,8 +209,20 @@ fn forbidden(table: &Table, one: &Crate, used: &str, used_part: Option<Part>) ->
             (!allowed.iter().any(|name| name == used)).then(|| format!("its row allows {listed}"))
         }
         (Part::Core, _) => Some("the core knows no front end and no command".to_string()),
-        (_, Some(Part::Core)) if used == "engine" || LOOKERS.contains(&one.layer.as_str()) => None,
-        (_, Some(Part::Core)) => Some("front ends and commands use engine only".to_string()),
+        (Part::Frontend, _)
+            if one.layer != CONTROL && (used == "administration" || used == CONTROL) =>
+        {
+            Some("front ends that serve data build without administration".to_string())
+        }
+        (_, Some(Part::Core))
+            if ["engine", "administration"].contains(&used)
+                || LOOKERS.contains(&one.layer.as_str()) =>
+        {
+            None
+        }
+        (_, Some(Part::Core)) => {
+            Some("front ends and commands use engine and administration only".to_string())
+        }
         _ => None,
     }
 }
@@ -244,7 +262,8 @@ text
 | `space` | free | x | ondisk host |
 | `block` | one block | x | all above |
 | `cache` | memory | x | all above but space |
-| `engine` | public | x | all above |
+| `engine` | pools | x | all above |
+| `administration` | commands | x | all above |
 
 after
 ";
@@ -260,9 +279,18 @@ after
     }
 
     fn house(extra: Crate) -> Vec<String> {
-        let core = ["ondisk", "host", "space", "block", "cache", "engine"];
+        let core = [
+            "ondisk",
+            "host",
+            "space",
+            "block",
+            "cache",
+            "engine",
+            "administration",
+        ];
         let mut crates: Vec<Crate> = core.iter().map(|name| one(name, Part::Core, &[])).collect();
         crates.push(one("sim", Part::Testing, &["engine", "cache"]));
+        crates.push(one("api", Part::Frontend, &["engine", "administration"]));
         crates.retain(|known| known.layer != extra.layer);
         crates.push(extra);
         check(&read_table(DOCUMENT).unwrap(), &crates)
@@ -288,6 +316,8 @@ after
         assert!(house(one("block", Part::Core, &["ondisk", "host", "space"])).is_empty());
         assert!(house(one("fuse", Part::Frontend, &["engine"])).is_empty());
         assert!(house(one("zdb", Part::Command, &["engine", "ondisk"])).is_empty());
+        let used = ["engine", "administration", "api"];
+        assert!(house(one("tarnd", Part::Command, &used)).is_empty());
     }
 
     /// Canaries: each bad edge is caught.
@@ -299,6 +329,9 @@ after
             one("ondisk", Part::Core, &["host"]),
             one("block", Part::Core, &["sim"]),
             one("fuse", Part::Frontend, &["cache"]),
+            one("fuse", Part::Frontend, &["engine", "administration"]),
+            one("serving", Part::Frontend, &["engine", "api"]),
+            one("engine", Part::Core, &["administration"]),
             one("zpool", Part::Command, &["ondisk"]),
             one("newcomer", Part::Core, &[]),
         ];

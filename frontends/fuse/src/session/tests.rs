@@ -11,7 +11,8 @@ use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tarn_engine::administration::{Administration, Call};
+use tarn_administration::Administrator;
+use tarn_administration::administration::{Administration, Call};
 use tarn_engine::files::{Credentials, DeviceNumber, FileKind, NewFile, Operation, Who};
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::dataset::{Create, Rename, Snapshot as Take};
@@ -76,6 +77,7 @@ impl Mounter for Notebook {
 /// An engine with the file system `tank/a`, which we serve.
 struct Bench {
     engine: Arc<Engine>,
+    administrator: Arc<Administrator>,
     tree: Arc<dyn Tree>,
     _folder: TempDir,
 }
@@ -96,6 +98,7 @@ impl Bench {
                 ..EngineOptions::default()
             },
         );
+        let administrator = Administrator::new(engine.clone());
         let create = pool::Create {
             name: "tank".to_string(),
             altroot: Some(folder.path().join("mnt").display().to_string()),
@@ -107,36 +110,43 @@ impl Bench {
             }],
             ..pool::Create::default()
         };
-        engine.pool_create(&Call::default(), create).unwrap();
+        administrator.pool_create(&Call::default(), create).unwrap();
         let create = Create {
             name: "tank/a".to_string(),
             ..Create::default()
         };
-        engine.dataset_create(&Call::default(), create).unwrap();
+        administrator
+            .dataset_create(&Call::default(), create)
+            .unwrap();
         let tree = notebook.tree.lock().unwrap().take().unwrap();
         Bench {
             engine,
+            administrator,
             tree,
             _folder: folder,
         }
     }
 }
 
-fn take_snapshot(engine: &Engine, name: &str) {
+fn take_snapshot(administrator: &Administrator, name: &str) {
     let take = Take {
         names: vec![format!("tank/a@{name}")],
         ..Take::default()
     };
-    engine.dataset_snapshot(&Call::default(), take).unwrap();
+    administrator
+        .dataset_snapshot(&Call::default(), take)
+        .unwrap();
 }
 
-fn rename_snapshot(engine: &Engine, from: &str, to: &str) {
+fn rename_snapshot(administrator: &Administrator, from: &str, to: &str) {
     let rename = Rename {
         from: format!("tank/a@{from}"),
         to: format!("tank/a@{to}"),
         ..Rename::default()
     };
-    engine.dataset_rename(&Call::default(), rename).unwrap();
+    administrator
+        .dataset_rename(&Call::default(), rename)
+        .unwrap();
 }
 
 /// Makes a directory in the root.
@@ -419,12 +429,12 @@ impl Drop for Kernel {
 #[test]
 fn a_snapshot_whose_name_is_given_to_another_while_it_is_entered_is_looked_for_again() {
     let bench = Bench::new();
-    take_snapshot(&bench.engine, "daily");
-    let (engine, tree) = (bench.engine.clone(), bench.tree.clone());
+    take_snapshot(&bench.administrator, "daily");
+    let (administrator, tree) = (bench.administrator.clone(), bench.tree.clone());
     let event = move || {
-        rename_snapshot(&engine, "daily", "old");
+        rename_snapshot(&administrator, "daily", "old");
         make_directory(&*tree, "later");
-        take_snapshot(&engine, "daily");
+        take_snapshot(&administrator, "daily");
     };
     let kernel = Kernel::of(Arc::new(Eventful {
         tree: bench.tree.clone(),
@@ -454,7 +464,7 @@ fn asynchronous_direct_writes_are_not_agreed_on_and_the_kernel_drops_pages_of_al
 fn only_the_way_into_a_snapshot_is_not_remembered() {
     let bench = Bench::new();
     make_directory(&*bench.tree, "folder");
-    take_snapshot(&bench.engine, "daily");
+    take_snapshot(&bench.administrator, "daily");
     let kernel = Kernel::of(bench.tree.clone());
     let (daily, remembered_s) = kernel.lookup(kernel.snapshots(), "daily").unwrap();
     assert_eq!(remembered_s, 0);
@@ -532,9 +542,9 @@ fn files_of_snapshots_show_numbers_that_no_other_file_has() {
     let mut body = Answer::new();
     body.u64(file.0).bytes(b"h\0");
     kernel.ask(opcode::LINK, folder, &body).unwrap();
-    take_snapshot(&bench.engine, "one");
+    take_snapshot(&bench.administrator, "one");
     kernel.allocate(file, 4096);
-    take_snapshot(&bench.engine, "two");
+    take_snapshot(&bench.administrator, "two");
     let snapshots = kernel.snapshots();
     let listed = kernel.list(snapshots);
     let mut seen = BTreeMap::from([(kernel.inode(ROOT_NODE), "the live root".to_string())]);
@@ -585,9 +595,9 @@ fn a_handle_of_a_file_in_a_snapshot_never_leads_into_another_snapshot() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     let file = kernel.create("f", libc::O_RDWR);
-    take_snapshot(&bench.engine, "one");
+    take_snapshot(&bench.administrator, "one");
     kernel.allocate(file, 4096);
-    take_snapshot(&bench.engine, "two");
+    take_snapshot(&bench.administrator, "two");
     let enter = |kernel: &Kernel, name: &str| {
         let root = kernel.node_of(kernel.snapshots(), name);
         kernel.identity(root, "f")
@@ -606,7 +616,7 @@ fn a_handle_of_a_file_in_a_snapshot_never_leads_into_another_snapshot() {
 fn a_snapshot_with_the_number_of_one_that_was_destroyed_is_renumbered() {
     let bench = Bench::new();
     for name in ["one", "two"] {
-        take_snapshot(&bench.engine, name);
+        take_snapshot(&bench.administrator, name);
     }
     let enter = |name: &[u8]| bench.tree.snapshot(name, &Operation::unmeasured()).unwrap();
     let (one, two) = (enter(b"one"), enter(b"two"));
@@ -808,7 +818,7 @@ fn a_program_is_told_the_generation_that_its_handles_have() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     kernel.create("f", libc::O_RDWR);
-    take_snapshot(&bench.engine, "one");
+    take_snapshot(&bench.administrator, "one");
     let root = kernel.node_of(kernel.snapshots(), "one");
     for parent in [ROOT_NODE, root] {
         let (node, generation, _) = kernel.identity(parent, "f");

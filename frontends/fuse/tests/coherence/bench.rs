@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use tarn_engine::administration::{Administration, Call};
+use tarn_administration::Administrator;
+use tarn_administration::administration::{Administration, Call};
 use tarn_engine::files::Tree;
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::dataset::Create;
@@ -110,6 +111,7 @@ impl Bench {
                 ..EngineOptions::default()
             },
         );
+        let administrator = Administrator::new(engine.clone());
         let altroot = folder.path().join("mnt");
         let create = pool::Create {
             name: "tank".to_string(),
@@ -122,7 +124,7 @@ impl Bench {
             }],
             ..pool::Create::default()
         };
-        engine.pool_create(&Call::default(), create).unwrap();
+        administrator.pool_create(&Call::default(), create).unwrap();
         let create = Create {
             name: "tank/shared".to_string(),
             properties: [("acltype", "posix"), ("xattr", "sa"), ("recordsize", "16K")]
@@ -130,7 +132,9 @@ impl Bench {
                 .into(),
             ..Create::default()
         };
-        engine.dataset_create(&Call::default(), create).unwrap();
+        administrator
+            .dataset_create(&Call::default(), create)
+            .unwrap();
         let tree = mounter.tree.lock().unwrap().take().unwrap();
         Some(Bench {
             engine,

@@ -69,7 +69,7 @@ fn what_is_stored_in_mapped_files_is_written_before_pools_are_closed() {
         altroot: Some(bench.folder.path().join("mnt").display().to_string()),
         ..pool::Import::default()
     };
-    let imported = bench.engine.pool_import(&call(), import).unwrap();
+    let imported = bench.administrator.pool_import(&call(), import).unwrap();
     assert_eq!(imported.warnings, Vec::<String>::new());
     assert!(paths.iter().all(|path| is_kept(path)));
 }
@@ -112,7 +112,7 @@ pub(super) fn set(bench: &Bench, name: &str, property: &str, value: &str) {
         properties: vec![(property.to_string(), value.to_string())],
         no_mount: false,
     };
-    bench.engine.dataset_set(&call(), set).unwrap();
+    bench.administrator.dataset_set(&call(), set).unwrap();
 }
 
 fn inherit(bench: &Bench, name: &str, property: &str) {
@@ -121,12 +121,15 @@ fn inherit(bench: &Bench, name: &str, property: &str) {
         property: property.to_string(),
         ..Inherit::default()
     };
-    bench.engine.dataset_inherit(&call(), inherit).unwrap();
+    bench
+        .administrator
+        .dataset_inherit(&call(), inherit)
+        .unwrap();
 }
 
 fn sync(bench: &Bench) {
     let all = pool::Sync::default();
-    bench.engine.pool_sync(&call(), all).unwrap();
+    bench.administrator.pool_sync(&call(), all).unwrap();
 }
 
 /// An access control list that lets user 1000 read.

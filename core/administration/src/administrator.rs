@@ -1,0 +1,39 @@
+//! What carries out commands: an engine, and what commands on it want to know of each other.
+
+use crate::datasets::{Watched, WatchedReceive};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tarn_engine::Engine;
+use tarn_engine::messages::pool::PoolDescription;
+use tarn_host::lock::{Mutex, Rank};
+
+/// Watched sends.
+const WATCHED: Rank = Rank::new(tarn_host::ranks::ENGINE + 17, "watched sendings");
+/// What was last seen of pools.
+const LAST_SEEN: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "last seen pools");
+/// Watched receives.
+const WATCHED_RECEIVES: Rank = Rank::new(tarn_host::ranks::ENGINE + 22, "watched receives");
+
+/// Carries out the commands of `zpool` and `zfs` on the pools of an engine.
+pub struct Administrator {
+    pub(crate) engine: Arc<Engine>,
+    /// What was last seen of each open pool, by the number of its import: shown while it does not
+    /// answer.
+    pub(crate) last_seen: Mutex<BTreeMap<u64, PoolDescription>>,
+    /// Sends that a command watches, by their names.
+    pub(crate) watched: Mutex<BTreeMap<String, Arc<Watched>>>,
+    /// Receives that a command watches, by their names.
+    pub(crate) watched_receives: Mutex<BTreeMap<String, Arc<WatchedReceive>>>,
+}
+
+impl Administrator {
+    /// Administration of the pools of this engine.
+    pub fn new(engine: Arc<Engine>) -> Arc<Administrator> {
+        Arc::new(Administrator {
+            engine,
+            last_seen: Mutex::new(LAST_SEEN, BTreeMap::new()),
+            watched: Mutex::new(WATCHED, BTreeMap::new()),
+            watched_receives: Mutex::new(WATCHED_RECEIVES, BTreeMap::new()),
+        })
+    }
+}

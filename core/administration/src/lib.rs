@@ -1,0 +1,29 @@
+//! Administration: what the commands of `zpool` and `zfs` ask, and the carrying out of it.
+//!
+//! # Mechanism
+//! [`Administration`](administration::Administration) has one method for each command, from one
+//! list. A request and its reply are plain serialisable values
+//! ([`messages`](tarn_engine::messages)): the control interface carries them as JSON, and the
+//! commands print the replies. What a message cannot say, a command cannot do. [`Administrator`]
+//! implements it upon an [`Engine`](tarn_engine::Engine): it asks for permissions, makes the
+//! change, and notes the command in the history of the pool.
+//!
+//! Everything that changes state is called with an [`administration::Call`], so that history and
+//! audit know who asked.
+//!
+//! Pools that are imported, open object sets and mounts belong to the engine, which does not know
+//! this crate: front ends that serve data build without it.
+
+pub mod administration;
+mod administrator;
+mod bounded_text;
+mod call_record;
+mod create;
+mod datasets;
+mod inert;
+mod kstat;
+mod permissions;
+mod pools;
+mod service;
+
+pub use administrator::Administrator;

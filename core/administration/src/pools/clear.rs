@@ -1,0 +1,112 @@
+//! `zpool clear`: resets error counts, and resumes a suspended pool.
+//!
+//! A suspended pool resumes when its devices are back and have the expected labels; then the
+//! waiting calls go on, and nothing is lost. Opening the devices takes a thread of its own, which
+//! is left behind if a device does not answer.
+
+use super::vdev_change::{FoundVdev, NO_SUCH_DEVICE, find_vdev};
+use crate::administrator::Administrator;
+use std::sync::Arc;
+use std::time::Duration;
+use tarn_engine::engine::OpenPool;
+use tarn_engine::messages::pool::Clear;
+use tarn_engine::messages::{Done, Refusal, RefusalKind};
+use tarn_engine::refusals::SUSPENDED;
+use tarn_host::channel::{self, NoMessage};
+use tarn_ondisk::units::Guid;
+use tarn_pool::{Mode, ResumeRefusal};
+use tarn_vdev::{VdevConfig, VdevState};
+
+/// How long reopening the devices may take.
+const PATIENCE: Duration = Duration::from_millis(1700);
+
+impl Administrator {
+    pub(crate) fn clear(&self, request: &Clear) -> Result<Done, Refusal> {
+        let open = self.engine.require_pool(&request.name)?;
+        if open.pool.mode() == Mode::ReadOnly {
+            let what = request.device.as_ref().unwrap_or(&request.name);
+            let action = format!("cannot clear errors for {what}");
+            return Err(Refusal::new(
+                RefusalKind::ReadOnly,
+                action,
+                "pool is read-only",
+            ));
+        }
+        let device = match &request.device {
+            Some(device) => Some(find_device(&open, device)?),
+            None => None,
+        };
+        open.pool.vdevs().clear_errors(device);
+        self.resume(&open)?;
+        self.bring_logs_back(&open, device)?;
+        Ok(Done {})
+    }
+
+    /// Brings failed devices of log vdevs back; not those that an administrator took offline.
+    #[doc(alias = "vdev_clear")]
+    fn bring_logs_back(&self, open: &Arc<OpenPool>, only: Option<Guid>) -> Result<(), Refusal> {
+        let has_failed = |leaf: &VdevConfig| {
+            let leaf = open.pool.vdevs().leaf(leaf.guid);
+            let standing = leaf.map(|leaf| leaf.standing().state);
+            standing.is_some_and(|state| !state.is_usable() && state != VdevState::Offline)
+        };
+        let is_meant = |leaf: &VdevConfig| only.is_none_or(|only| only == leaf.guid);
+        let failed = || -> Vec<Guid> {
+            let root = open.pool.vdevs().config();
+            let is_log = |top: &&VdevConfig| top.top_level.as_ref().is_some_and(|top| top.is_log);
+            let logs = root.children.iter().filter(is_log);
+            let leaves = logs.flat_map(|top| top.leaves());
+            let failed = leaves.filter(|leaf| is_meant(leaf) && has_failed(leaf));
+            failed.map(|leaf| leaf.guid).collect()
+        };
+        if failed().is_empty() {
+            return Ok(());
+        }
+        let _turn = self.engine.turn(open)?;
+        let operation = self.engine.operation(0);
+        for guid in failed() {
+            // A device that does not come back stays faulted, as `zpool status` shows.
+            drop(open.pool.bring_log_back(guid, &operation));
+        }
+        Ok(())
+    }
+
+    fn resume(&self, open: &Arc<OpenPool>) -> Result<(), Refusal> {
+        if open.pool.failure().is_none() {
+            return Ok(());
+        }
+        let (tell, told) = channel::bounded(1);
+        let (pool, operation) = (open.pool.clone(), self.engine.operation(0));
+        let resume = move || drop(tell.send(pool.resume(&operation)));
+        drop(self.engine.host.spawn("tarn-resume", resume));
+        let action = || format!("cannot clear errors for {}", open.pool.name());
+        let unanswered = |why: String| {
+            let refusal = Refusal::new(RefusalKind::Suspended, action(), SUSPENDED);
+            refusal.with_hint(why)
+        };
+        match told.recv_timeout(PATIENCE) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(ResumeRefusal::ForGood { why })) => {
+                let cure =
+                    "use 'zpool export -f' and 'zpool import', which find what was stored last";
+                Err(unanswered(why).with_hint(cure))
+            }
+            Ok(Err(error)) => {
+                let refusal = Refusal::new(RefusalKind::Device, action(), "I/O error");
+                Err(refusal.with_hint(error.to_string()))
+            }
+            Err(NoMessage::Closed) => Err(unanswered("it was given up".to_string())),
+            Err(_) => Err(unanswered("a device does not answer".to_string())),
+        }
+    }
+}
+
+fn find_device(open: &OpenPool, device: &str) -> Result<Guid, Refusal> {
+    match find_vdev(open, device) {
+        Some(FoundVdev::Tree(vdev)) => Ok(vdev.config.guid),
+        _ => {
+            let action = format!("cannot clear errors for {device}");
+            Err(Refusal::new(RefusalKind::NotFound, action, NO_SUCH_DEVICE))
+        }
+    }
+}

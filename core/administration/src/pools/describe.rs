@@ -1,0 +1,149 @@
+//! `zpool list`, `status` and `get`: describes open pools.
+
+use super::condition::{Evidence, Requested, Suspended, find};
+use super::vdev_status::{layout_of_pool, root_status, state_word};
+use super::{dedup, errors, properties, scan};
+use crate::administrator::Administrator;
+use std::collections::BTreeSet;
+use tarn_engine::engine::OpenPool;
+use tarn_engine::messages::pool::{Describe, Described, PoolDescription};
+use tarn_engine::messages::{Refusal, RefusalKind, Value};
+use tarn_engine::turns::is_stuck;
+use tarn_pool::{Pool, PoolError};
+use tarn_probe::Operation;
+
+impl Administrator {
+    pub(crate) fn describe_pools(&self, request: &Describe) -> Result<Described, Refusal> {
+        let mut pools = Vec::new();
+        let with_errors = request.with_errors;
+        for open in self.engine.named_pools(&request.names)? {
+            let seen = self.engine.look(&open, move |open, operation| {
+                describe(open, with_errors, operation)
+            });
+            pools.push(match seen {
+                Some(Ok(described)) => {
+                    self.note_last_seen(&open, &described);
+                    described
+                }
+                Some(Err(cause)) if !is_stuck(&open.pool) => {
+                    let action = format!("cannot open '{}'", open.pool.name());
+                    return Err(Refusal::new(
+                        RefusalKind::Corrupt,
+                        action,
+                        cause.to_string(),
+                    ));
+                }
+                Some(Err(_)) | None => as_far_as_known(&open, self.last_seen_of(&open)),
+            });
+        }
+        Ok(Described { pools })
+    }
+
+    /// Keeps what was seen of an open pool, and forgets pools that are not open any more.
+    fn note_last_seen(&self, open: &OpenPool, described: &PoolDescription) {
+        let imports: BTreeSet<u64> = self
+            .engine
+            .pools()
+            .iter()
+            .map(|open| open.load_guid)
+            .collect();
+        let mut seen = self.last_seen.lock();
+        seen.retain(|import, _| imports.contains(import));
+        seen.insert(open.load_guid, described.clone());
+    }
+
+    fn last_seen_of(&self, open: &OpenPool) -> Option<PoolDescription> {
+        self.last_seen.lock().get(&open.load_guid).cloned()
+    }
+}
+
+/// The description of a stuck pool: its last one, with the state in memory.
+fn as_far_as_known(open: &OpenPool, last_seen: Option<PoolDescription>) -> PoolDescription {
+    let pool = &open.pool;
+    let health = pool.vdevs().health();
+    let facts = pool.facts();
+    let suspended = suspended(pool);
+    let state = match suspended {
+        Some(_) => "SUSPENDED".to_string(),
+        None => state_word(health.standing).to_string(),
+    };
+    let mut described = last_seen.unwrap_or_default();
+    for (name, value) in &mut described.properties {
+        if name == "health" {
+            value.value = Value::Text(state.clone());
+        }
+    }
+    let error_count = described.error_count;
+    PoolDescription {
+        name: pool.name().to_string(),
+        guid: facts.guid.get(),
+        condition: find(&Evidence {
+            health: &health,
+            facts: &facts,
+            features: None,
+            requested: Requested::All,
+            import: None,
+            error_count,
+            suspended,
+        }),
+        state,
+        txg: pool.uberblock().txg.get(),
+        root: root_status(&health),
+        layout: layout_of_pool(open, &health),
+        ..described
+    }
+}
+
+/// Whether the pool is suspended, and the effect on writers.
+fn suspended(pool: &Pool) -> Option<Suspended> {
+    pool.failure().map(|_| match pool.fails_writers() {
+        true => Suspended::Continue,
+        false => Suspended::Wait,
+    })
+}
+
+fn describe(
+    open: &OpenPool,
+    with_errors: bool,
+    operation: &Operation,
+) -> Result<PoolDescription, PoolError> {
+    let pool = &open.pool;
+    let health = pool.vdevs().health();
+    let (facts, features) = (pool.facts(), pool.features());
+    let damaged = errors::known(pool, operation)?;
+    let error_count = u64::try_from(damaged.len()).unwrap_or(u64::MAX);
+    let suspended = suspended(pool);
+    let state = match suspended {
+        Some(_) => "SUSPENDED".to_string(),
+        None => state_word(health.standing).to_string(),
+    };
+    let condition = find(&Evidence {
+        health: &health,
+        facts: &facts,
+        features: Some(&features),
+        requested: Requested::by(pool.host(), &facts),
+        import: None,
+        error_count,
+        suspended,
+    });
+    let errors = match with_errors {
+        true => errors::paths(pool, &damaged, operation),
+        false => Vec::new(),
+    };
+    Ok(PoolDescription {
+        name: pool.name().to_string(),
+        guid: facts.guid.get(),
+        properties: properties::describe(open, &state, operation)?,
+        state,
+        txg: pool.uberblock().txg.get(),
+        condition,
+        root: root_status(&health),
+        scan: scan::text(pool, operation)?,
+        sections: scan::sections(open, operation)?,
+        layout: layout_of_pool(open, &health),
+        error_count,
+        errors,
+        dedup: dedup::tables(pool, operation)?,
+        ..PoolDescription::default()
+    })
+}

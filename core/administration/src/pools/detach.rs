@@ -1,0 +1,29 @@
+//! `zpool detach`: a device leaves its mirror.
+
+use super::attach::find_leaf;
+use super::vdev_change::{of_change, refuse_unchangeable};
+use crate::administration::Call;
+use crate::administrator::Administrator;
+use tarn_engine::messages::pool::Detach;
+use tarn_engine::messages::{Done, Refusal};
+use tarn_probe::Operation;
+
+impl Administrator {
+    pub(crate) fn detach(
+        &self,
+        call: &Call,
+        request: &Detach,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let action = format!("cannot detach {}", request.device);
+        let open = self.engine.require_pool(&request.name)?;
+        let _turn = self.engine.turn(&open)?;
+        let vdev = find_leaf(&open, &request.device, &action)?;
+        refuse_unchangeable(&open, || action.clone())?;
+        let detached = open.pool.detach(vdev.config.guid, operation);
+        detached.map_err(|error| of_change(action, &error))?;
+        self.engine.remember_pools(&[])?;
+        self.record_command(call, &request.name, operation);
+        Ok(Done {})
+    }
+}

@@ -1,0 +1,141 @@
+//! `zpool offline` and `zpool online` of log devices. A data device would have to be resilvered
+//! when it comes back, which is not built.
+
+use super::attach::find_leaf;
+use super::vdev_change::{TreeVdev, of_change};
+use super::vdev_status::state_word;
+use crate::administration::Call;
+use crate::administrator::Administrator;
+use std::sync::Arc;
+use tarn_engine::engine::OpenPool;
+use tarn_engine::messages::pool::{Offline, Online, Switched, SwitchedDevice};
+use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_pool::Mode;
+use tarn_probe::Operation;
+use tarn_vdev::OutOfUse;
+
+impl Administrator {
+    pub(crate) fn offline(
+        &self,
+        call: &Call,
+        request: &Offline,
+        operation: &Operation,
+    ) -> Result<Switched, Refusal> {
+        let how = match (request.fault, request.temporary) {
+            (false, false) => OutOfUse::Offline,
+            (false, true) => OutOfUse::OfflineForNow,
+            (true, false) => OutOfUse::Faulted,
+            (true, true) => OutOfUse::FaultedForNow,
+        };
+        let verb = if request.fault { "fault" } else { "offline" };
+        self.switch(
+            call,
+            &request.name,
+            &request.devices,
+            operation,
+            |open, device| {
+                let action = format!("cannot {verb} {device}");
+                let vdev = find_switchable(open, device, &action)?;
+                if !vdev.is_log() {
+                    return Err(not_for_data(&vdev, action));
+                }
+                let out = open.pool.take_log_out(vdev.config.guid, how, operation);
+                out.map_err(|error| of_change(action, &error))?;
+                state_of(open, &vdev)
+            },
+        )
+    }
+
+    pub(crate) fn online(
+        &self,
+        call: &Call,
+        request: &Online,
+        operation: &Operation,
+    ) -> Result<Switched, Refusal> {
+        self.switch(call, &request.name, &request.devices, operation, |open, device| {
+            let action = match request.expand {
+                true => format!("cannot expand {device}"),
+                false => format!("cannot online {device}"),
+            };
+            let vdev = find_switchable(open, device, &action)?;
+            if request.expand {
+                let reason = "expanding vdevs is not supported by this version of tarn";
+                return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
+            }
+            let leaf = open.pool.vdevs().leaf(vdev.config.guid);
+            if !vdev.is_log() && !leaf.is_some_and(|leaf| leaf.is_usable()) {
+                let reason = "filling what a device has missed (resilvering) is not supported by this version of tarn";
+                return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
+            }
+            if vdev.is_log() {
+                let back = open.pool.bring_log_back(vdev.config.guid, operation);
+                back.map_err(|error| of_change(action, &error))?;
+            }
+            state_of(open, &vdev)
+        })
+    }
+
+    /// Switches several devices. A device that cannot be switched leaves the others to be.
+    fn switch(
+        &self,
+        call: &Call,
+        name: &str,
+        devices: &[String],
+        operation: &Operation,
+        change: impl Fn(&Arc<OpenPool>, &str) -> Result<String, Refusal>,
+    ) -> Result<Switched, Refusal> {
+        let open = self.engine.require_pool(name)?;
+        let _turn = self.engine.turn(&open)?;
+        let mut switched = Switched::default();
+        for device in devices {
+            let outcome = change(&open, device);
+            let (state, refusal) = match outcome {
+                Ok(state) => (state, None),
+                Err(refusal) => (String::new(), Some(refusal)),
+            };
+            switched.devices.push(SwitchedDevice {
+                device: device.clone(),
+                state,
+                refusal,
+            });
+        }
+        if switched.devices.iter().any(|one| one.refusal.is_none()) {
+            self.engine.remember_pools(&[])?;
+            self.record_command(call, name, operation);
+        }
+        Ok(switched)
+    }
+}
+
+/// The device of this name, in a pool that can be changed.
+fn find_switchable(open: &OpenPool, device: &str, action: &str) -> Result<TreeVdev, Refusal> {
+    let vdev = find_leaf(open, device, action)?;
+    if open.pool.mode() == Mode::ReadOnly {
+        let reason = "pool is read-only";
+        return Err(Refusal::new(RefusalKind::ReadOnly, action, reason));
+    }
+    if !vdev.config.kind.is_leaf() {
+        let reason = "operation not supported on this type of pool";
+        return Err(Refusal::new(RefusalKind::Invalid, action, reason));
+    }
+    Ok(vdev)
+}
+
+/// The refusal to take a data device offline.
+fn not_for_data(vdev: &TreeVdev, action: String) -> Refusal {
+    match vdev.is_top() {
+        true => Refusal::new(RefusalKind::Busy, action, "no valid replicas"),
+        false => {
+            let reason = "filling what a device has missed (resilvering) is not supported by this version of tarn, \
+                          so that it could not come back";
+            Refusal::new(RefusalKind::Unsupported, action, reason)
+        }
+    }
+}
+
+/// The present state of a device.
+fn state_of(open: &OpenPool, vdev: &TreeVdev) -> Result<String, Refusal> {
+    let leaf = open.pool.vdevs().leaf(vdev.config.guid);
+    let standing = leaf.map(|leaf| state_word(leaf.standing()).to_string());
+    Ok(standing.unwrap_or_default())
+}
