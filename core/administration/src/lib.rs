@@ -8,8 +8,8 @@
 //! implements it upon an [`Engine`](tarn_engine::Engine): it asks for permissions, makes the
 //! change, and notes the command in the history of the pool.
 //!
-//! Everything that changes state is called with an [`administration::Call`], so that history and
-//! audit know who asked.
+//! Everything that changes state is called with an [`administration::Call`], which names the caller
+//! and the command line for permissions and history.
 //!
 //! Pools that are imported, open object sets and mounts belong to the engine, which does not know
 //! this crate: front ends that serve data build without it.
@@ -18,11 +18,11 @@ pub mod administration;
 mod administrator;
 mod bounded_text;
 mod call_record;
+mod command_permissions;
 mod create;
 mod datasets;
 mod inert;
 mod kstat;
-mod permissions;
 mod pools;
 mod service;
 

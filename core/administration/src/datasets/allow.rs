@@ -7,7 +7,7 @@ use super::bad_name;
 use super::cannot_open;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{need, permission};
+use crate::command_permissions::{need, permission};
 use tarn_dataset::delegation::{self, Delegated};
 use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::ops::delegate::{Delegate, Revoke};

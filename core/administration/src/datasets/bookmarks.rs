@@ -6,7 +6,7 @@ use super::destroy::check_writable;
 use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::call_record;
-use crate::permissions::{Need, need, permission};
+use crate::command_permissions::{Need, need, permission};
 use tarn_dataset::look_through::Look;
 use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::ops::bookmark::{DestroyBookmarks, MakeBookmarks};

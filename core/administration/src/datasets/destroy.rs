@@ -18,7 +18,7 @@ use super::destroy_snapshots::{Closed, cannot_destroy_snapshot};
 use super::{cannot_open, kind_of};
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{Need, need, permission};
+use crate::command_permissions::{Need, need, permission};
 use std::collections::BTreeSet;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;

@@ -13,7 +13,7 @@ use super::bad_name;
 use super::cannot_open;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{Denial, need, permission, require, user_of};
+use crate::command_permissions::{Denial, need, permission, require, user_of};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use super::kind_of;
 use super::set::kind_named;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{Need, need, of_property};
+use crate::command_permissions::{Need, need, of_property};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::ops::inherit::{BackTo, InheritProperty};

@@ -12,7 +12,7 @@ use super::bad_name;
 use super::cannot_open;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{need, require, user_of};
+use crate::command_permissions::{need, require, user_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tarn_dataset::contents::{self, Contents};

@@ -4,7 +4,7 @@ use super::bad_name;
 use super::cannot_open;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{need, permission};
+use crate::command_permissions::{need, permission};
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::on_behalf::Growth;
 use tarn_dataset::ops::promote::Promote as PromoteTask;

@@ -9,7 +9,7 @@ use super::create::{cannot_create, missing_parents, parent};
 use super::set::kind_named;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{need, permission};
+use crate::command_permissions::{need, permission};
 use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::DatasetName;

@@ -6,7 +6,7 @@ use super::cannot_open;
 use super::rename::cannot_rename;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{Need, need, permission};
+use crate::command_permissions::{Need, need, permission};
 use tarn_dataset::look_through::Look;
 use tarn_dataset::names::{BadName, DatasetName};
 use tarn_dataset::ops::rename_snapshot::RenameSnapshots;

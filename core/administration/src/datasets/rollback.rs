@@ -11,7 +11,7 @@ use super::destroy::{Circles, Dependent, add_clones, cannot_destroy, check_destr
 use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::call_record;
-use crate::permissions::{need, permission};
+use crate::command_permissions::{need, permission};
 use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::{DatasetName, NameKind};

@@ -11,7 +11,7 @@ use super::owners::{QuotaSetting, is_of_owner};
 use super::upgrade::{count_owners, upgrade_refusal};
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{need, of_property};
+use crate::command_permissions::{need, of_property};
 use std::sync::Arc;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::set::{SetProperties, Source};

@@ -5,7 +5,7 @@ use super::cannot_open;
 use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::call_record;
-use crate::permissions::{Need, need, permission};
+use crate::command_permissions::{Need, need, permission};
 use tarn_dataset::look_through::Look;
 use tarn_dataset::names::{BadName, DatasetName, NameKind};
 use tarn_dataset::ops::on_behalf::Growth;

@@ -26,7 +26,7 @@
 use super::cannot_open;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{Need, need, permission};
+use crate::command_permissions::{Need, need, permission};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_dataset::names::DatasetName;

@@ -20,7 +20,7 @@ use super::planning::head_of;
 use super::properties::KEY_LOCATION;
 use super::tree::{self, Gone, Next, Renaming, Tree, When};
 use crate::administration::Call;
-use crate::permissions::{need, of_property};
+use crate::command_permissions::{need, of_property};
 use std::sync::Arc;
 use tarn_dataset::crypto_key;
 use tarn_dataset::dataset::Dataset;

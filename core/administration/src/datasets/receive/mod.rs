@@ -30,7 +30,7 @@ pub(crate) use watch::Watched as WatchedReceive;
 
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{need, permission};
+use crate::command_permissions::{need, permission};
 use package::Package;
 use std::io::{BufReader, Read};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::Run;
 use super::planning::Plan;
+use crate::command_permissions::{need, of_property, parent_of, permission, user_of};
 use crate::datasets::create::nearest;
-use crate::permissions::{need, of_property, parent_of, permission, user_of};
 use tarn_dataset::delegation::would_be_granted;
 use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
 use tarn_dataset::ops::receive::ReceiveSettings;

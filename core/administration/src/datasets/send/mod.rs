@@ -14,7 +14,7 @@ mod token;
 
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::permissions::{Need, need, permission};
+use crate::command_permissions::{Need, need, permission};
 use plan::{From, Plan, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
