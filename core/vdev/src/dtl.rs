@@ -99,6 +99,10 @@ impl Dtl {
         }
         self.ranges.insert(first, last);
         debug_assert!(self.is_normal(), "ranges neither overlap nor touch");
+        debug_assert!(
+            self.contains(*births.start()) && self.contains(*births.end()),
+            "the log has what was added"
+        );
         true
     }
 
@@ -106,6 +110,7 @@ impl Dtl {
     #[doc(alias = "vdev_dtl_reassess")]
     pub fn remove(&mut self, births: RangeInclusive<Txg>) {
         let (first, last) = (births.start().get(), births.end().get());
+        assert!(first <= last, "a range of births is not empty");
         let overlapping = self.ranges.range(..=last).rev();
         let overlapping = overlapping.take_while(|(_, end)| **end >= first);
         let overlapping: Vec<(u64, u64)> = overlapping.map(|(start, end)| (*start, *end)).collect();
@@ -119,11 +124,19 @@ impl Dtl {
             }
         }
         debug_assert!(self.is_normal(), "ranges neither overlap nor touch");
+        debug_assert!(
+            !self.contains(*births.start()) && !self.contains(*births.end()),
+            "the log has nothing of what was removed"
+        );
     }
 
     /// Adds the births of another log.
     pub fn merge(&mut self, other: &Dtl) {
         other.ranges().for_each(|births| _ = self.add(births));
+        debug_assert!(
+            other.first_beyond(self).is_none(),
+            "a merged log has all births of both"
+        );
     }
 
     /// The part of the log up to this txg.
@@ -133,6 +146,10 @@ impl Dtl {
         if last < Txg::MAX {
             until.remove(last.next()..=Txg::MAX);
         }
+        debug_assert!(
+            until.bounds().is_none_or(|bounds| *bounds.end() <= last),
+            "the log ends at this txg"
+        );
         until
     }
 

@@ -235,6 +235,10 @@ fn seal(area: &mut [u8], offset: u64) {
     let verifier = embedded::label_verifier(offset);
     let order = tarn_transform::ByteOrder::Little;
     embedded::seal(ChecksumAlgorithm::Label, area, &verifier, order);
+    debug_assert!(
+        verify(area, offset).is_ok(),
+        "a sealed part of a label verifies at its offset"
+    );
 }
 
 /// A configuration as it goes into a label at `label` bytes of the device.
@@ -242,6 +246,11 @@ fn configuration(list: &NvList, label: u64) -> Result<Vec<u8>, LabelError> {
     let bytes = list.encode(Encoding::Xdr);
     let too_large = LabelError::TooLarge { size: bytes.len() };
     let mut area = pack_configuration(&bytes).ok_or(too_large)?;
+    assert_eq!(
+        widen(area.len()),
+        CONFIGURATION_BYTES,
+        "a configuration fills its part of the label"
+    );
     seal(&mut area, label + CONFIGURATION_OFFSET);
     Ok(area)
 }
@@ -448,6 +457,11 @@ pub(crate) fn add_uberblock(
         let offset =
             start.expect("a device of a pool has room for labels") + ring.slot_offset(slot);
         let mut bytes = update.uberblock.to_slot(ring.slot_bytes());
+        assert_eq!(
+            widen(bytes.len()),
+            ring.slot_bytes(),
+            "an uberblock fills its slot of the ring"
+        );
         seal(&mut bytes, offset);
         let data = WriteData::from(Buffer::from_slice(&bytes));
         let txg = Some(update.uberblock.txg);

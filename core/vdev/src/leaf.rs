@@ -374,6 +374,12 @@ impl Leaf {
     pub fn note_saved_dtl(&self, saved: &Dtl) {
         let mut state = self.state.write();
         state.unsaved_dtl = state.dtl.first_beyond(saved);
+        debug_assert!(
+            state
+                .unsaved_dtl
+                .is_none_or(|first| state.dtl.contains(first)),
+            "an unsaved birth is in the log"
+        );
     }
 
     /// Ends its dirty time log at the newest txg of the pool: no block has a later birth. A log
@@ -387,6 +393,13 @@ impl Leaf {
         if state.dtl.is_empty() {
             state.dtl.add(newest..=newest);
         }
+        debug_assert!(
+            state
+                .dtl
+                .bounds()
+                .is_some_and(|bounds| *bounds.end() <= newest),
+            "a log that is ended has a birth, and none beyond the newest txg"
+        );
         state.unsaved_dtl = state.unsaved_dtl.map(|known| known.min(newest));
     }
 
@@ -614,6 +627,7 @@ impl Leaf {
     /// Notes the births of blocks that are being written.
     pub(crate) fn note_written(&self, births: RangeInclusive<Txg>) {
         let (first, last) = (births.start().get(), births.end().get());
+        assert!(first <= last, "a range of births is not empty");
         self.unflushed_birth.fetch_min(first, Ordering::AcqRel);
         self.newest_birth.fetch_max(last, Ordering::AcqRel);
     }
@@ -644,7 +658,8 @@ impl Leaf {
     }
 
     pub(crate) fn end(&self, bytes: u64) {
-        self.in_flight.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.in_flight.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "a request that ends was begun");
     }
 
     /// The distance of an offset from the end of its last request.

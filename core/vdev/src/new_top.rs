@@ -79,6 +79,16 @@ impl VdevTree {
             state.root.children.push(config);
             state.tops.push(Arc::new(top));
         }
+        assert_eq!(
+            state.root.children.len(),
+            state.tops.len(),
+            "the tree and its configuration have the same top-level vdevs"
+        );
+        assert_eq!(
+            state.biases.len(),
+            state.tops.len(),
+            "each top-level vdev has an allocation bias"
+        );
         drop(state);
         self.note_change();
         ids

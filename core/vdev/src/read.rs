@@ -94,6 +94,7 @@ impl VdevTree {
     ) -> Vec<Result<Buffer, VdevReadError>> {
         loop {
             let results = self.try_read_many(requests, operation);
+            assert_eq!(results.len(), requests.len(), "each request has one result");
             let errors = results.iter().filter_map(|result| result.as_ref().err());
             let mut may_come =
                 errors.filter(|error| self.suspension.wait_to_read(operation, error));
@@ -388,6 +389,10 @@ impl OneRead<'_> {
     }
 
     fn accept(&self, mut buffer: Buffer) -> Option<Buffer> {
+        assert!(
+            widen(buffer.len()) >= self.request.place.size,
+            "a read gives all bytes of its place"
+        );
         buffer.truncate(narrow(self.request.place.size));
         (self.request.verify)(&buffer).then_some(buffer)
     }
@@ -446,6 +451,7 @@ impl OneRead<'_> {
 
     /// Writes the right bytes to the leaves that gave wrong ones, or none.
     fn self_heal_copies(&self, bad: &[usize], offset: u64, size: usize, right: &[u8]) {
+        assert!(right.len() <= size, "a copy has room for its block");
         let mut padded = Buffer::zeroed(size);
         padded[..right.len()].copy_from_slice(right);
         let data = WriteData::from(padded);
@@ -566,6 +572,10 @@ impl OneRead<'_> {
             self.self_heal(writes);
         }
         let mut accepted = solved.block;
+        assert!(
+            widen(accepted.len()) >= self.request.place.size,
+            "a solved block has all bytes of its place"
+        );
         accepted.truncate(narrow(self.request.place.size));
         accepted
     }

@@ -57,6 +57,11 @@ pub(crate) struct Correction {
 
 /// The parity columns of a row. `bytes` are its part of the block.
 pub(crate) fn parity_of(row: &Row, bytes: &[u8]) -> Vec<Buffer> {
+    assert_eq!(
+        bytes.len(),
+        row.data_size(),
+        "parity is of all data of its row"
+    );
     let data: Vec<&[u8]> = row.data_ranges().map(|range| &bytes[range]).collect();
     let size = row.column_size_max();
     let mut columns: Vec<Buffer> = (0..row.parity)
@@ -146,6 +151,10 @@ fn next_combination(chosen: &mut [usize], count: usize) -> bool {
     for later in place + 1..size {
         chosen[later] = chosen[later - 1] + 1;
     }
+    debug_assert!(
+        chosen.last().is_none_or(|last| *last < count) && chosen.is_sorted_by(|one, two| one < two),
+        "a choice has different things, in order"
+    );
     true
 }
 
@@ -263,6 +272,11 @@ impl<'a> Attempt<'a> {
                     None => &parity[column][..],
                     Some(data) => &bytes[ranges[data].clone()],
                 };
+                debug_assert_eq!(
+                    truth.len(),
+                    row.columns[column].size,
+                    "the right bytes fill their column"
+                );
                 if found.as_deref() != Some(truth) {
                     wrong.push(Correction {
                         row: index,

@@ -64,6 +64,10 @@ impl VdevTree {
         let mut state = self.state.write();
         let hole = hole(vdev);
         let place = vdev.index();
+        assert_eq!(
+            state.tops[place].id, vdev,
+            "a top-level vdev is at its index"
+        );
         let before = std::mem::replace(&mut state.tops[place], Arc::new(TopVdev::new(&hole, &[])));
         state.root.children[place] = hole;
         state.biases[place] = AllocationBias::None;

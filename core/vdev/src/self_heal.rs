@@ -52,6 +52,7 @@ impl VdevTree {
         }
         let reads = ios.iter().map(read_of).collect();
         let found = queue::run(reads, queue::read_class(operation), operation);
+        assert_eq!(found.len(), ios.len(), "each part is read once");
         let lacking: Vec<LeafIo> = ios
             .into_iter()
             .zip(found)

@@ -117,7 +117,12 @@ pub fn choose_ashift(devices: &[SectorShifts]) -> Option<u32> {
         .map(|device| device.physical)
         .filter(usable)
         .max();
-    Some(logical.max(physical.unwrap_or(logical)).max(ASHIFT_MIN))
+    let ashift = logical.max(physical.unwrap_or(logical)).max(ASHIFT_MIN);
+    assert!(
+        (ASHIFT_MIN..=ASHIFT_MAX).contains(&ashift),
+        "a chosen ashift is one that the format allows"
+    );
+    Some(ashift)
 }
 
 /// The size (asize) of a vdev whose children have these sizes.
@@ -147,7 +152,9 @@ pub fn child_size_min(kind: VdevKind, asize: AllocatedSize, child_count: u64) ->
 /// there were no parity. `allocated_size` is of a block of 128 KiB on this vdev.
 #[doc(alias = "vdev_set_deflate_ratio")]
 pub fn deflate_ratio(allocated_size: impl Fn(u64) -> AllocatedSize) -> u64 {
-    DEFLATE_BLOCK_BYTES / allocated_size(DEFLATE_BLOCK_BYTES).sectors().max(1)
+    let ratio = DEFLATE_BLOCK_BYTES / allocated_size(DEFLATE_BLOCK_BYTES).sectors().max(1);
+    assert!(ratio <= 512, "a block takes at least its own size");
+    ratio
 }
 
 #[cfg(test)]

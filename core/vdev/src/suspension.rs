@@ -260,6 +260,10 @@ impl Suspension {
         {
             let mut state = self.state.lock();
             if state.phase == Phase::Resuming {
+                assert_eq!(
+                    state.writers, 0,
+                    "no write is under way while devices are opened again"
+                );
                 state.phase = Phase::Running;
             }
         }
@@ -313,6 +317,7 @@ impl Drop for Writing<'_> {
     fn drop(&mut self) {
         let is_waited_for = {
             let mut state = self.0.state.lock();
+            assert!(state.writers > 0, "a write that ends was begun");
             state.writers -= 1;
             state.phase == Phase::Resuming && state.writers == 0
         };
@@ -339,6 +344,10 @@ impl UnflushedWrites {
         } = write.place;
         self.bytes += size;
         if let Some(before) = self.writes.insert((vdev, offset), write) {
+            assert!(
+                self.bytes >= before.place.size,
+                "all kept writes are counted"
+            );
             self.bytes -= before.place.size;
         }
     }
@@ -356,9 +365,14 @@ impl UnflushedWrites {
                 .map(|now| now.place.size)
             {
                 self.writes.remove(&(vdev, offset));
+                assert!(self.bytes >= size, "all kept writes are counted");
                 self.bytes -= size;
             }
         }
+        assert!(
+            !self.writes.is_empty() || self.bytes == 0,
+            "without kept writes no bytes are counted"
+        );
         self.generation += 1;
     }
 }

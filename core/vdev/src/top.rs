@@ -51,6 +51,13 @@ impl TopVdev {
             leaves.len() - 1
         };
         let layout = layout::of_config(config, ashift, &mut add_leaf);
+        if let Ok(layout) = &layout {
+            assert_eq!(
+                layout.children().iter().map(Vec::len).sum::<usize>(),
+                leaves.len(),
+                "each leaf is a copy of one child of the layout"
+            );
+        }
         TopVdev {
             id: VdevId::from(config.id),
             guid: config.guid,

@@ -349,6 +349,10 @@ impl VdevTree {
                 return Err(self.lost(top, devices));
             }
         }
+        assert!(
+            failed.is_empty(),
+            "requests go to leaves of the vdevs that are judged"
+        );
         Ok(())
     }
 
@@ -446,6 +450,10 @@ impl TopVdev {
             place.offset.get() + layout.allocated_size(place.size).get() <= self.asize.get(),
             "a place is on its vdev"
         );
+        debug_assert!(
+            place.offset.is_multiple_of(self.sector_bytes()),
+            "a place begins at a sector"
+        );
         place.size = place.size.next_multiple_of(self.sector_bytes());
         let size = narrow(place.size);
         let data = match data.len() == size {
@@ -480,6 +488,11 @@ impl TopVdev {
         let layout = layout.expect("a vdev on which a write was mapped has a layout");
         let mut start = 0;
         for (row, parity) in rows {
+            assert_eq!(
+                parity.len(),
+                row.parity,
+                "each parity column of a row was computed"
+            );
             let parity = parity.into_iter().map(WriteData::from);
             let parts = row
                 .data_ranges()
@@ -494,5 +507,6 @@ impl TopVdev {
             }
             start += row.data_size();
         }
+        assert_eq!(start, data.len(), "the rows have all bytes of the block");
     }
 }

@@ -95,6 +95,10 @@ impl Row {
 
     /// The columns with data, in the order of its bytes.
     pub fn data(&self) -> &[Column] {
+        assert!(
+            self.parity < self.columns.len(),
+            "a row has data beside its parity"
+        );
         &self.columns[self.parity..]
     }
 
@@ -105,6 +109,12 @@ impl Row {
 
     /// The length of the longest column.
     pub fn column_size_max(&self) -> usize {
+        debug_assert!(
+            self.columns
+                .iter()
+                .all(|column| column.size <= self.columns[0].size),
+            "no column is longer than the first parity"
+        );
         self.columns[0].size
     }
 

@@ -68,6 +68,10 @@ impl Raidz {
             shape.parity < shape.width,
             "a RAID-Z has data beside its parity"
         );
+        assert!(
+            (1..=3).contains(&shape.parity),
+            "a RAID-Z has one to three parities"
+        );
         Raidz { shape, children }
     }
 }
@@ -165,6 +169,15 @@ impl RaidzShape {
             self.allocated_size(physical_bytes).get(),
             "columns and skipped sectors are the allocation"
         );
+        debug_assert_eq!(
+            widen(row.data_size()),
+            physical_bytes,
+            "the data columns have the bytes of the block"
+        );
+        debug_assert!(
+            are_distinct(row.columns.iter().map(|column| column.child)),
+            "within a row, a child has at most one column"
+        );
         row
     }
 
@@ -180,6 +193,11 @@ impl RaidzShape {
     fn sector_bytes(&self) -> u64 {
         1 << self.ashift
     }
+}
+
+fn are_distinct(children: impl Iterator<Item = usize>) -> bool {
+    let mut seen = std::collections::BTreeSet::new();
+    children.into_iter().all(|child| seen.insert(child))
 }
 
 fn index(number: u64) -> usize {

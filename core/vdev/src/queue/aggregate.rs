@@ -92,6 +92,15 @@ impl Aggregate {
     }
 
     fn join(&mut self, gap: u64, asked: Asked, request: Request) {
+        assert!(
+            gap == 0 || self.kind == IoKind::Read,
+            "writes are joined only where nothing lies between them"
+        );
+        assert_eq!(
+            asked.offset,
+            self.end + gap,
+            "a request joins where the aggregate ends"
+        );
         if gap > 0 {
             let gap = Request::read(self.end, narrow(gap));
             self.requests.push((Asked::new(None, &gap), gap));
@@ -112,6 +121,7 @@ pub(super) fn of_sorted(
 }
 
 fn aggregate(requests: Vec<(Asked, Request)>, bytes_max: u64, read_gap_max: u64) -> Vec<Aggregate> {
+    let count = requests.len();
     let mut aggregates: Vec<Aggregate> = Vec::new();
     for (asked, request) in requests {
         let last = aggregates.last_mut();
@@ -124,6 +134,11 @@ fn aggregate(requests: Vec<(Asked, Request)>, bytes_max: u64, read_gap_max: u64)
             None => aggregates.push(Aggregate::new(asked, request)),
         }
     }
+    debug_assert_eq!(
+        aggregates.iter().map(Aggregate::asked_count).sum::<usize>(),
+        count,
+        "every request is in one aggregate"
+    );
     aggregates
 }
 

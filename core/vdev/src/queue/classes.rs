@@ -82,6 +82,10 @@ const fn classes(is_direct: bool) -> [Option<ClassLimits>; IoPriority::COUNT] {
             IoPriority::Trim => (1, 2),
             IoPriority::Rebuild => (1, 3),
         };
+        assert!(
+            0 < least && least <= most && most <= DEPTH,
+            "a class has at least one request, and its least is within its most"
+        );
         let is_limited = is_direct || !is_waited_for(IoPriority::ALL[index]);
         classes[index] = match is_limited {
             true => Some(ClassLimits { least, most }),

@@ -240,6 +240,10 @@ impl Lane {
 
     /// Hands over all requests, or as many as there is room for.
     fn begin(&mut self) {
+        assert!(
+            !self.is_busy() && !self.has_unsent(),
+            "a lane is begun once"
+        );
         let mut requests = std::mem::take(&mut self.requests);
         requests.sort_by_key(|(asked, _)| (asked.offset, asked.index));
         let asked = || requests.iter().map(|(asked, _)| *asked);
@@ -271,6 +275,10 @@ impl Lane {
     /// Waits for room, and hands over as many aggregates as there is room for. The call has no
     /// requests under way.
     fn wait_for_room(&mut self) {
+        assert!(
+            !self.is_busy(),
+            "a thread with requests at a device waits for these, never for room"
+        );
         let room = &self.leaf.room;
         let taken = room.wait(self.limits, self.class, self.unsent.len());
         self.send_taken(taken);
@@ -282,6 +290,11 @@ impl Lane {
             Taken::Some(count) => count,
             Taken::All => unreachable!("a lane without limits has sent all"),
         };
+        assert!(count > 0, "room that is taken is for at least one request");
+        assert!(
+            usize::try_from(count).is_ok_and(|count| count <= self.unsent.len()),
+            "no more room is taken than there are requests"
+        );
         // Two batches: when one has finished, the device still has the other.
         let first = match self.unsent.len() > usize::try_from(count).expect("a small number") {
             true => count.div_ceil(2),
@@ -335,6 +348,11 @@ impl Lane {
             waited_ns,
         } = oldest;
         let completions = batch.wait();
+        assert_eq!(
+            completions.len(),
+            asked.len(),
+            "each request of a batch completes once"
+        );
         if room > 0 {
             self.leaf.room.give_back(self.class, room);
         }
@@ -356,6 +374,7 @@ impl Lane {
         }
         for (asked, completion) in asked.iter().zip(completions) {
             let Some(index) = asked.index else { continue };
+            assert!(outcomes[index].is_none(), "a request has one outcome");
             outcomes[index] = Some(completion.result.map_err(|error| {
                 match asked.kind {
                     IoKind::Read => leaf.errors.count_read(),

@@ -101,6 +101,11 @@ impl Room {
                 return Taken::None;
             }
             let after = before + (u64::from(taken) << (class * COUNT_BITS));
+            debug_assert_eq!(
+                Active(after).of(class),
+                Active(before).of(class) + taken,
+                "the count of a class stays within its bits"
+            );
             match self.active.compare_exchange_weak(
                 before,
                 after,
