@@ -9,6 +9,7 @@ use support::snapshots::{
 };
 use support::tasks::{begin_receive, finish_receive};
 use support::{Filler, Pool};
+use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::bookmark::{DestroyBookmarks, MakeBookmarks};
 use tarn_dataset::ops::create::{CreateFilesystem, NameRules};
@@ -25,7 +26,8 @@ use tarn_dataset::ops::temporary_snapshot::{ReleaseTemporaryHolds, TakeTemporary
 use tarn_dataset::properties::value::Kinds;
 use tarn_dataset::task::{SyncTask, TaskRefusal};
 use tarn_object::TxEstimate;
-use tarn_ondisk::dataset_dir::SNAPSHOT_COUNT;
+use tarn_ondisk::dataset_dir::{DatasetDirectory, SNAPSHOT_COUNT};
+use tarn_ondisk::declare::{ByteOrder, Stored};
 use tarn_ondisk::features::Feature;
 
 #[test]
@@ -580,6 +582,36 @@ fn a_promoted_clone_and_its_parent_change_places() {
         pool.run(promote("tank/c")),
         Err(TaskRefusal::NoSpace { .. })
     ));
+}
+
+/// The origin of a clone is on the disk, and may be damaged.
+#[test]
+fn promoting_a_clone_of_an_impossible_origin_is_an_error() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a"]);
+    pool.run(snapshot(&["tank/a@one"])).unwrap();
+    pool.sync();
+    pool.run(clone("tank/a@one", "tank/c")).unwrap();
+    let (parent, origin) = (pool.dataset("tank/a"), pool.dataset("tank/c"));
+    pool.sync_with(|context| {
+        // The file system of the snapshot has the same origin as its clone.
+        let directory = context.mos().object(parent.directory, context.operation);
+        let (directory, order) = (directory.unwrap(), ByteOrder::Little);
+        let mut stored = DatasetDirectory::from_short_bytes(&directory.bonus(), order).unwrap();
+        stored.origin = origin.previous_snapshot;
+        directory.set_bonus(context.tx, &stored.to_bytes()).unwrap();
+    });
+    let promotion = Promote {
+        name: "tank/c".to_string(),
+    };
+    let refused = pool.run(promotion);
+    assert!(
+        matches!(
+            refused,
+            Err(TaskRefusal::Dataset(DatasetError::Inconsistent { .. }))
+        ),
+        "{refused:?}"
+    );
 }
 
 #[test]

@@ -172,9 +172,16 @@ impl<'a> Family<'a> {
                 stored: mos.bonus_of(beyond)?,
             }),
         };
+        let (shared, of_clone) = (chain(mos, origin, beyond)?, chain(mos, clone.id(), origin)?);
+        if shared.is_empty() || of_clone.is_empty() {
+            return Err(DatasetError::Inconsistent {
+                object: clone.id(),
+                why: "its origin is itself, or the origin of its origin's file system",
+            });
+        }
         Ok(Some(Family {
-            shared: chain(mos, origin, beyond)?,
-            of_clone: chain(mos, clone.id(), origin)?,
+            shared,
+            of_clone,
             of_parent: chain(mos, parent_head.id(), origin)?,
             origin_name: snapshot.name(),
             parent,
