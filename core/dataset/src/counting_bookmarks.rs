@@ -43,6 +43,10 @@ impl CountingBookmark {
 
     /// The bookmark with what it has counted.
     fn counted(&self) -> Bookmark {
+        assert!(
+            self.freed.used >= 0 && self.freed.compressed >= 0 && self.freed.uncompressed >= 0,
+            "what was freed had space"
+        );
         let more = |change: i128| u64::try_from(change).unwrap_or(0);
         let mut stored = self.stored;
         stored.referenced_freed_before_next = stored
@@ -220,6 +224,10 @@ fn store(
 /// A bookmark as it is stored in the ZAP.
 pub(crate) fn value_of(bookmark: &Bookmark, version: BookmarkVersion) -> ZapValue {
     let bytes = bookmark.to_stored(version);
+    assert!(
+        bytes.len().is_multiple_of(8),
+        "a bookmark is stored as whole numbers"
+    );
     let words = bytes.chunks_exact(8).map(|word| {
         let word = word.try_into().expect("a chunk has eight bytes");
         u64::from_le_bytes(word)

@@ -92,6 +92,7 @@ pub(crate) fn create_directory(
         .with_bonus(ObjectType::DslDirectory, DatasetDirectory::SIZE);
     let made = context.mos().allocate(context.tx, new, context.operation);
     let id = made.map_err(in_object(ObjectId::ZERO))?.id();
+    assert_ne!(Some(id), parent, "a new directory is an object of its own");
     if let Some(parent) = parent {
         let above: DatasetDirectory = writing.reading().bonus_of(parent)?;
         writing.put(above.children, component, &ZapValue::word(id.get()))?;
@@ -192,6 +193,7 @@ pub(crate) fn create_origin_snapshot(
     let writing = context.writing();
     let stored: ondisk::dataset::Dataset = writing.reading().bonus_of(head)?;
     let id = allocate_dataset(context)?;
+    assert_ne!(id, head, "a snapshot is an object of its own");
     let born = Txg::from(1);
     let snapshot = ondisk::dataset::Dataset {
         directory: stored.directory,

@@ -94,6 +94,10 @@ fn keys_of_chain(reading: Reading<'_>, newest: ObjectId) -> Result<Vec<Txg>, Dat
         keys.push(key);
         next = snapshot.previous_snapshot;
     }
+    debug_assert!(
+        keys.is_sorted_by(|after, before| after > before),
+        "the keys of a chain descend"
+    );
     Ok(keys)
 }
 
@@ -341,6 +345,10 @@ fn empty_list(context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
         }
     };
     context.features.increment(Feature::EmptyBpobj)?;
+    debug_assert!(
+        context.features.is_active(Feature::EmptyBpobj),
+        "while a deadlist has the shared empty list, its feature is active"
+    );
     Ok(id)
 }
 
@@ -426,8 +434,17 @@ pub(crate) fn insert_entries(
         let Some((key, _)) = lists.range(..entry.pointer.birth()).next_back() else {
             return Err(before_first_list(deadlist));
         };
+        assert!(
+            *key < entry.pointer.birth(),
+            "a list has blocks that were born after its key"
+        );
         by_key.entry(*key).or_default().push(*entry);
     }
+    assert_eq!(
+        by_key.values().map(Vec::len).sum::<usize>(),
+        entries.len(),
+        "each dead block goes into one list"
+    );
     let shared = shared_empty_list(writing.reading())?;
     for (key, entries) in by_key {
         let mut list = lists[&key];

@@ -119,6 +119,10 @@ impl<'a> Directory<'a> {
                 });
             }
         }
+        debug_assert!(
+            lineage.len() <= DEPTH_MAX && lineage[0].id() == self.id(),
+            "a lineage begins with the directory itself"
+        );
         Ok(lineage)
     }
 }
@@ -181,6 +185,7 @@ impl<'a> View<'a> {
             components.push(component);
             current = parent;
         }
+        debug_assert!(components.len() <= DEPTH_MAX + 1, "a chain of parents ends");
         components.push(self.namespace().pool_name().to_string());
         components.reverse();
         Ok(components.join("/"))

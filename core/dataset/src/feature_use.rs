@@ -77,6 +77,10 @@ pub(crate) fn activate(
         return Ok(());
     }
     context.features.increment(feature)?;
+    debug_assert!(
+        context.features.is_active(feature),
+        "while a dataset uses a feature, the feature is active"
+    );
     writing.extend(dataset, context.features)?;
     writing.put(dataset, feature.guid(), &ZapValue::word(0))
 }
@@ -97,6 +101,10 @@ pub(crate) fn take_over(
     {
         if let Some(value) = writing.reading().lookup(head, feature.guid())? {
             context.features.increment(*feature)?;
+            debug_assert!(
+                context.features.is_active(*feature),
+                "while a dataset uses a feature, the feature is active"
+            );
             writing.extend(snapshot, context.features)?;
             writing.put(snapshot, feature.guid(), &value)?;
         }

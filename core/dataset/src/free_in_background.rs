@@ -249,6 +249,11 @@ impl<'a, 'b> Bite<'a, 'b> {
     /// Takes what was freed off `$FREE`.
     fn take_off(&mut self) -> Result<(), DatasetError> {
         let space = std::mem::take(&mut self.space);
+        assert!(space.used >= 0, "what was freed had space");
+        assert!(
+            self.blocks > 0 || space == SpaceChange::default(),
+            "space is taken off for blocks that were freed"
+        );
         if self.blocks == 0 {
             return Ok(());
         }

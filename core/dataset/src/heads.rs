@@ -141,6 +141,14 @@ pub(crate) fn policy_of(
             Embedding::Forbidden => Embedding::Forbidden,
         },
     };
+    assert!(
+        (1..=3).contains(&blocks.copies),
+        "a block pointer has one to three copies"
+    );
+    assert!(
+        !blocks.checksum.is_embedded(),
+        "a block's checksum is in its pointer"
+    );
     Ok(SetPolicy {
         blocks,
         holes: match mos.holes {

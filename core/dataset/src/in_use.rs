@@ -65,6 +65,7 @@ impl Namespace {
             let Some(uses) = uses else {
                 return Ok(None);
             };
+            assert_eq!(uses.len(), ids.len(), "each dataset found is in use");
             if version.is_multiple_of(2) && self.version() == version {
                 return Ok(Some((found, uses)));
             }

@@ -89,6 +89,10 @@ impl<'a> HeadLedger<'a> {
     ) -> Result<(), DatasetError> {
         self.bury();
         self.failure.take().map_or(Ok(()), Err)?;
+        assert!(
+            self.burials.dead.is_empty(),
+            "all blocks that died are on the deadlist"
+        );
         let (context, writing, before) = (self.context, self.context.writing(), &self.before);
         let after = self.after(root)?;
         writing.change(self.id, |stored: &mut ondisk::dataset::Dataset| {
@@ -174,6 +178,10 @@ impl<'a> HeadLedger<'a> {
 
 impl BlockLedger for HeadLedger<'_> {
     fn born(&mut self, pointer: &BlockPointer) {
+        debug_assert!(
+            pointer.birth() <= self.phase.txg,
+            "no block is born after the group that is stored"
+        );
         let space = SpaceChange::of_block(self.context.io, pointer);
         self.referenced.add(space);
         self.unique.add(space);
@@ -200,6 +208,10 @@ impl BlockLedger for HeadLedger<'_> {
             if self.burials.dead.len() >= BURIED_TOGETHER {
                 self.bury();
             }
+            assert!(
+                self.burials.dead.len() < BURIED_TOGETHER || self.failure.is_some(),
+                "dead blocks are stored as soon as there are enough"
+            );
             return;
         }
         self.unique.add(space.negated());
@@ -216,7 +228,12 @@ fn felt_by_directory(before: u64, after: u64, reserved: u64, change: SpaceChange
     if reserved == 0 {
         return change.used;
     }
-    i128::from(after.max(reserved)) - i128::from(before.max(reserved))
+    let felt = i128::from(after.max(reserved)) - i128::from(before.max(reserved));
+    assert!(
+        felt.unsigned_abs() <= u128::from(after.abs_diff(before)),
+        "a reservation takes from a change"
+    );
+    felt
 }
 
 /// The refreservation of a directory's head.
@@ -287,6 +304,14 @@ impl Burials {
         head: &ondisk::dataset::Dataset,
     ) -> Result<(), DatasetError> {
         let writing = context.writing();
+        assert!(
+            self.only_in_newest >= 0 && self.charged >= 0,
+            "dead blocks have space"
+        );
+        assert!(
+            self.dead.is_empty(),
+            "only what is on the deadlist is charged to snapshots"
+        );
         if self.only_in_newest > 0 {
             let newest = head.previous_snapshot;
             let only_there = u64::try_from(self.only_in_newest).map_err(|_| below_zero(newest))?;
@@ -347,6 +372,11 @@ pub struct MosLedger<'a> {
 impl MosLedger<'_> {
     /// The next pass begins.
     pub fn begin_pass(&mut self, tx: &SyncTx) {
+        assert_eq!(tx.txg(), self.phase.txg, "a ledger is of one group");
+        assert!(
+            tx.pass() >= self.phase.pass,
+            "the passes of a group follow each other"
+        );
         self.phase = WritePhase {
             txg: tx.txg(),
             pass: tx.pass(),

@@ -238,6 +238,7 @@ impl Namespace {
         let txgs = &self.mos().env().txgs;
         loop {
             let (stored, open) = (txgs.stored_txg(), txgs.open_txg());
+            debug_assert!(stored < open, "the open group is not stored yet");
             let (head, steps) = self.steps(&asking, reading)?;
             {
                 let mut promises = self.promised().lock();
@@ -266,6 +267,7 @@ impl Namespace {
     }
 
     fn give(&self, asking: &Asking, promises: &mut Promises, open: Txg, has_plenty: bool) -> Leave {
+        assert!(asking.bytes > 0, "room for nothing is not asked for");
         promises.give(asking.head, asking.bytes);
         // Quotas were not asked for what gives back room, and are for later writers.
         if has_plenty && asking.space_use != SpaceUse::Freeing {
@@ -404,7 +406,9 @@ impl Namespace {
                 let directory: DatasetDirectory = reading.bonus_of(id)?;
                 if level == 0 {
                     let limits = HeadLimits::read(reading, &dataset, &directory)?;
-                    let charged = bytes - limits.paid_by_reservation(bytes, 0);
+                    let paid = limits.paid_by_reservation(bytes, 0);
+                    assert!(paid <= bytes, "a reservation pays at most what is written");
+                    let charged = bytes - paid;
                     *directories.entry(id).or_default() += charged;
                 }
                 let parent = directory.parent;
@@ -514,7 +518,9 @@ fn judge(asking: &Asking, head: &HeadLimits, steps: &[Step], flight: &Flight) ->
             other => return other,
         }
     }
-    wanted -= head.paid_by_reservation(wanted, flight.of_head(asking.head));
+    let paid = head.paid_by_reservation(wanted, flight.of_head(asking.head));
+    assert!(paid <= wanted, "a reservation pays at most what is written");
+    wanted -= paid;
     for step in steps {
         if wanted == 0 {
             break;
@@ -537,7 +543,9 @@ fn judge(asking: &Asking, head: &HeadLimits, steps: &[Step], flight: &Flight) ->
 fn felt_above(used: u64, reserved: u64, in_flight: u64, wanted: u64) -> u64 {
     let before = used.saturating_add(in_flight);
     let after = before.saturating_add(wanted);
-    after.max(reserved) - before.max(reserved)
+    let felt = after.max(reserved) - before.max(reserved);
+    assert!(felt <= wanted, "a reservation takes from what is wanted");
+    felt
 }
 
 /// The limits of a head itself.
@@ -574,6 +582,10 @@ impl HeadLimits {
             .saturating_add(wanted)
             .saturating_add(in_flight)
             .max(self.reserved);
+        assert!(
+            after >= self.unique.max(self.reserved),
+            "what is written takes no space away"
+        );
         let beyond = after - self.unique.max(self.reserved);
         wanted - wanted.min(beyond)
     }

@@ -62,7 +62,12 @@ pub(crate) fn begin(context: &TaskContext<'_>, directory: ObjectId) -> Result<()
     writing.extend(directory, context.features)?;
     let list = deadlist::create(context)?;
     writing.put(directory, LIVELIST, &ZapValue::word(list.get()))?;
-    context.features.increment(Feature::Livelist)
+    context.features.increment(Feature::Livelist)?;
+    debug_assert!(
+        context.features.is_active(Feature::Livelist),
+        "while a clone has a livelist, its feature is active"
+    );
+    Ok(())
 }
 
 /// The livelist of a directory's head.
@@ -120,6 +125,10 @@ impl Recorder {
         if self.list.is_none() || pointer.is_embedded() || pointer.is_hole() {
             return Ok(());
         }
+        assert!(
+            self.entries.len() < STORED_TOGETHER,
+            "entries are stored as soon as there are enough"
+        );
         let pointer = *pointer;
         self.entries.push(Entry { pointer, is_freed });
         match self.entries.len() >= STORED_TOGETHER {
@@ -176,6 +185,10 @@ impl Recorder {
         referenced: AllocatedSize,
     ) -> Result<(), DatasetError> {
         self.store(context)?;
+        assert!(
+            self.entries.is_empty(),
+            "no entry is left behind when the head is stored"
+        );
         let Some(list) = self.list else {
             return Ok(());
         };
@@ -201,6 +214,7 @@ impl Recorder {
 #[doc(alias = "dsl_livelist_should_disable")]
 fn is_worth_it(own: u64, referenced: u64) -> bool {
     let shared = referenced.saturating_sub(own);
+    assert!(shared <= referenced, "what is shared is referenced");
     let percent = u128::from(shared) * 100 / u128::from(referenced.max(1));
     referenced == 0 || percent > u128::from(SHARED_PERCENT_MIN)
 }
@@ -229,6 +243,7 @@ fn condense(context: &TaskContext<'_>, livelist: ObjectId) -> Result<bool, Datas
             worn.push(key);
         }
     }
+    debug_assert!(worn.is_sorted(), "parts are looked at from the oldest");
     for key in worn.into_iter().rev() {
         // Parts that join others give these another object.
         let part = deadlist::lists(reading, livelist)?.get(&key).copied();

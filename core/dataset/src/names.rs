@@ -138,6 +138,10 @@ impl DatasetName {
             }
             check_component(tail)?;
         }
+        assert!(
+            delimiter.is_none_or(|at| at > 0 && at + 1 < text.len()),
+            "a valid name has something before its delimiter, and behind it"
+        );
         Ok(DatasetName {
             text: text.to_string(),
             delimiter,
@@ -188,7 +192,9 @@ impl DatasetName {
 
     /// The pool: the first component.
     pub fn pool(&self) -> &str {
-        self.head().split('/').next().unwrap_or_default()
+        let pool = self.head().split('/').next().unwrap_or_default();
+        debug_assert!(!pool.is_empty(), "a valid name has no empty component");
+        pool
     }
 
     /// The components below the pool.

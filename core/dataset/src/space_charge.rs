@@ -97,7 +97,12 @@ pub(crate) enum Part {
 pub(crate) fn felt_by_parent(directory: &DatasetDirectory, change: i128) -> i128 {
     let used = i128::from(directory.used.get());
     let reserved = i128::from(directory.reservation.get());
-    (used + change).max(reserved) - used.max(reserved)
+    let felt = (used + change).max(reserved) - used.max(reserved);
+    assert!(
+        felt.abs() <= change.abs() && felt.signum() * change.signum() >= 0,
+        "a reservation takes from a change, and never turns it"
+    );
+    felt
 }
 
 /// Charges a directory and its ancestors.
@@ -122,6 +127,7 @@ pub(crate) fn charge_moving(
     from: Part,
     to: Part,
 ) -> Result<(), DatasetError> {
+    assert_ne!(from, to, "space moves between two parts");
     let parts = [(from, change.used - moved), (to, moved)];
     charge_parts(writing, directory, change, &parts)
 }
@@ -135,6 +141,7 @@ pub(crate) fn move_between(
     from: Part,
     to: Part,
 ) -> Result<(), DatasetError> {
+    assert_ne!(from, to, "space moves between two parts");
     if moved == 0 {
         return Ok(());
     }
@@ -153,6 +160,11 @@ fn charge_parts(
     let (mut id, mut change) = (directory, change);
     let mut parts = parts.to_vec();
     for _ in 0..DEPTH_MAX {
+        assert_eq!(
+            parts.iter().map(|(_, part)| part).sum::<i128>(),
+            change.used,
+            "the parts of a change are the change"
+        );
         let mut felt = 0;
         let stored = writing.change(id, |stored: &mut DatasetDirectory| {
             felt = felt_by_parent(stored, change.used);

@@ -73,6 +73,7 @@ fn available_after(
         if let Some((ancestor, change)) = relieved
             && ancestor == step.id()
         {
+            assert!(change <= 0, "a move relieves what is above both places");
             let less = u64::try_from(-change).unwrap_or(0);
             used = used.saturating_sub(less);
             parent_left = parent_left.saturating_add(less);
@@ -98,6 +99,10 @@ pub(crate) fn available_to_moved(
             return available_after(to, Some((step.id(), relieved)));
         }
         relieved = felt_by_parent(&step.stored()?, relieved);
+        assert!(
+            (-i128::from(space)..=0).contains(&relieved),
+            "a parent is relieved of at most what moves"
+        );
     }
     available_after(to, None)
 }

@@ -98,6 +98,10 @@ impl StoredTree {
             return apply();
         }
         let before = self.version.fetch_add(1, Ordering::AcqRel);
+        assert!(
+            before.is_multiple_of(2),
+            "the version is odd while the tree changes"
+        );
         let outcome = apply();
         let during = self.version.fetch_add(1, Ordering::AcqRel);
         assert_eq!(during, before + 1, "the sync thread alone changes the tree");

@@ -242,6 +242,7 @@ impl TaskRefusal {
             found if found.iter().all(waits) => Err(TaskRefusal::NotInThisGroup),
             mut found => {
                 found.retain(|refused| !waits(refused));
+                assert!(!found.is_empty(), "a refused task has a reason");
                 Err(TaskRefusal::Several(found))
             }
         }

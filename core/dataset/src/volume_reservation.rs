@@ -42,6 +42,10 @@ pub fn volume_reservation(io: &BlockIo, size_bytes: u64, block_bytes: u64, copie
         pointer_blocks = pointer_blocks.saturating_add(level);
     }
     let pointer_blocks = pointer_blocks.saturating_mul(COPIES_MAX.min(copies + 1));
+    assert!(
+        pointer_blocks >= DNODE_BLOCKS,
+        "each volume has blocks of pointers"
+    );
     data.saturating_mul(copies)
         .saturating_add(pointer_blocks.saturating_mul(POINTER_BLOCK_BYTES))
 }

@@ -58,8 +58,15 @@ impl<'a> Writing<'a> {
         let object = self.object(id)?;
         let mut structure: T = read_bonus(&object)?;
         change(&mut structure);
-        let stored = object.set_bonus(self.tx, &structure.to_bytes());
+        let bytes = structure.to_bytes();
+        assert_eq!(bytes.len(), T::SIZE, "a structure has its size");
+        let stored = object.set_bonus(self.tx, &bytes);
         stored.map_err(in_object(id))?;
+        debug_assert_eq!(
+            read_bonus::<T>(&object).ok().map(|read| read.to_bytes()),
+            Some(bytes),
+            "the bonus of an object has what was put there"
+        );
         Ok(structure)
     }
 
@@ -147,6 +154,7 @@ impl<'a> Writing<'a> {
         object
             .set_object_type(self.tx, ObjectType::ZapMetadata)
             .map_err(in_object(id))?;
+        debug_assert!(is_zap(&object), "an extended object is a ZAP");
         features.increment(Feature::ExtensibleDataset)
     }
 

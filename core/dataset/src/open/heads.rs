@@ -43,10 +43,19 @@ impl Open {
             self.count_next_look = 2 * self.sets.len() + 16;
         }
         self.sets.insert(set.id(), Arc::downgrade(set));
+        assert!(
+            self.sets.len() <= self.count_next_look,
+            "the table is looked through before it doubles"
+        );
     }
 
     fn find(&self, id: ObjectId) -> Option<Arc<ObjectSet>> {
-        self.sets.get(&id).and_then(Weak::upgrade)
+        let found = self.sets.get(&id).and_then(Weak::upgrade);
+        assert!(
+            found.as_ref().is_none_or(|set| set.id() == id),
+            "an object set is in the table by its id"
+        );
+        found
     }
 }
 

@@ -46,7 +46,12 @@ impl OpenLogs {
 
     /// The log of a dataset.
     pub(crate) fn find(&self, head: ObjectId) -> Option<Arc<IntentLog>> {
-        self.state.lock().open.get(&head).cloned()
+        let found = self.state.lock().open.get(&head).cloned();
+        debug_assert!(
+            found.as_ref().is_none_or(|log| log.set().id() == head),
+            "an intent log is in the table by its head"
+        );
+        found
     }
 
     /// All logs.

@@ -73,7 +73,8 @@ impl OpenDatasets {
 
     /// Blocks of some dataset may have to be written otherwise.
     pub(crate) fn next_property_generation(&self) {
-        self.property_generation.fetch_add(1, Ordering::AcqRel);
+        let before = self.property_generation.fetch_add(1, Ordering::AcqRel);
+        assert!(before < u64::MAX, "a generation does not come again");
     }
 
     /// How many blocks a part of a livelist may have before the next is begun.

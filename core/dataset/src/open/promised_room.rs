@@ -76,6 +76,7 @@ impl Promises {
 
     /// Leave for a head, until it is dropped.
     pub(crate) fn give(&mut self, head: ObjectId, bytes: u64) {
+        assert!(bytes > 0, "a promise has bytes");
         *self.leaves.entry(head).or_default() += bytes;
         self.given = self.given.wrapping_add(bytes);
     }
@@ -84,6 +85,10 @@ impl Promises {
     pub(crate) fn give_advance(&mut self, head: ObjectId, open: Txg) {
         self.advances.retain(|_, (txg, _)| *txg == open);
         self.advances.insert(head, (open, ADVANCE_BYTES));
+        debug_assert!(
+            self.advances.values().all(|(txg, _)| *txg == open),
+            "advances are of the open group"
+        );
         self.given = self.given.wrapping_add(ADVANCE_BYTES);
     }
 }
@@ -121,6 +126,7 @@ impl Drop for Leave {
         let mut promises = promised.0.lock();
         let left = promises.leaves.get_mut(&head);
         let left = left.expect("a leave counts as promised until it is dropped");
+        assert!(*left >= bytes, "a head is promised the sum of its leaves");
         *left -= bytes;
         if *left == 0 {
             promises.leaves.remove(&head);

@@ -81,6 +81,10 @@ impl ReceiveClaim {
     /// Notes how far the stream has come; that is stored with the group of the transaction.
     pub fn note(&self, tx: &Tx, point: ResumePoint) {
         let mut heads = self.table.heads.lock();
+        debug_assert!(
+            heads.contains_key(&self.head),
+            "a head is claimed until its claim is dropped"
+        );
         if let Some(notes) = heads.get_mut(&self.head) {
             notes.by_group.insert(tx.txg(), point);
         }
@@ -90,6 +94,10 @@ impl ReceiveClaim {
 impl Drop for ReceiveClaim {
     fn drop(&mut self) {
         let mut heads = self.table.heads.lock();
-        heads.remove(&self.head);
+        let claimed = heads.remove(&self.head);
+        assert!(
+            claimed.is_some(),
+            "a head is claimed until its claim is dropped"
+        );
     }
 }

@@ -22,6 +22,14 @@ struct Table {
     decided: BTreeSet<ObjectId>,
 }
 
+impl Table {
+    /// Whether no dataset is in use and decided on.
+    fn is_consistent(&self) -> bool {
+        let mut decided = self.decided.iter();
+        decided.all(|dataset| !self.uses.contains_key(dataset))
+    }
+}
+
 impl Uses {
     /// None is.
     pub(crate) fn new() -> Uses {
@@ -35,6 +43,7 @@ impl Uses {
             return false;
         }
         *table.uses.entry(dataset).or_insert(0) += 1;
+        debug_assert!(table.is_consistent(), "no dataset is in use and decided on");
         true
     }
 
@@ -43,6 +52,7 @@ impl Uses {
         let mut table = self.0.lock();
         let count = table.uses.get_mut(&dataset);
         let count = count.expect("a use that ends was begun");
+        assert!(*count > 0, "a dataset in the table is in use");
         *count -= 1;
         if *count == 0 {
             table.uses.remove(&dataset);
@@ -61,6 +71,7 @@ impl Uses {
         if is_unused {
             table.decided.insert(dataset);
         }
+        debug_assert!(table.is_consistent(), "no dataset is in use and decided on");
         is_unused
     }
 

@@ -77,6 +77,7 @@ impl SyncTask for CloneSnapshot {
             };
             let name = DatasetName::parse(&self.origin).map_err(not_found)?;
             let origin = context.view().dataset(&name)?;
+            assert!(origin.is_snapshot(), "a clone begins as a snapshot");
             let flags = origin.stored()?.flags;
             let made = Made::from(context, &self.name, Some(origin.id()))?;
             let writing = context.writing();

@@ -429,6 +429,10 @@ fn count_unique_of_head(
             object: head.id(),
             why: "its deadlist does not fit what it and its newest snapshot refer to",
         })?;
+    assert!(
+        unique <= stored.referenced.get(),
+        "what only the head has, it refers to"
+    );
     writing.change(head.id(), |stored: &mut Stored| {
         stored.unique = AllocatedSize::from(unique);
         stored.flags = stored.flags.with(DatasetFlags::UNIQUE_ACCURATE);

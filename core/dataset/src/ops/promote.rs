@@ -398,6 +398,10 @@ fn chain(mos: Reading<'_>, newest: ObjectId, end: ObjectId) -> Result<Vec<Link>,
         links.push(Link { id: next, stored });
         next = stored.previous_snapshot;
     }
+    debug_assert!(
+        links.iter().all(|link| link.id != end),
+        "a chain ends before its end"
+    );
     Ok(links)
 }
 
@@ -437,6 +441,11 @@ fn transfer(
     };
     // First what grows: a part never has less than nothing.
     let mut changes = [(Part::Snapshots, snapshots), (Part::Head, head)];
+    assert_eq!(
+        changes.iter().map(|(_, change)| change.used).sum::<i128>(),
+        moved.used,
+        "the parts of a change are the change"
+    );
     changes.sort_by_key(|(_, change)| -change.used);
     let writing = context.writing();
     changes

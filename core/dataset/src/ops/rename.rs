@@ -84,6 +84,10 @@ impl SyncTask for Rename {
 
 impl Rename {
     fn apply_now(&self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        assert!(
+            !is_below(&self.from, &self.to),
+            "a directory does not move below itself"
+        );
         let writing = context.writing();
         let directory = context.view().directory(&self.from)?;
         let (parent_name, component) =

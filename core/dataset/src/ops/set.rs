@@ -549,7 +549,12 @@ pub(crate) fn store_with_limits(
         Limit::RefReservation => {
             let unique = i128::from(dataset.stored()?.unique.get());
             let beyond = |reserved: u64| (i128::from(reserved) - unique).max(0);
-            let change = SpaceChange::of_used(beyond(after) - beyond(before));
+            let change = beyond(after) - beyond(before);
+            assert!(
+                change.unsigned_abs() <= u128::from(after.abs_diff(before)),
+                "at most what is reserved more is set aside"
+            );
+            let change = SpaceChange::of_used(change);
             charge(
                 context.writing(),
                 directory.id(),
@@ -575,6 +580,11 @@ pub(crate) fn set_reservation(
             let used = stored.used.get();
             let before = used.max(stored.reservation.get());
             change = i128::from(used.max(reserved)) - i128::from(before);
+            let reserved_before = stored.reservation.get();
+            assert!(
+                change.unsigned_abs() <= u128::from(reserved.abs_diff(reserved_before)),
+                "at most what is reserved more is set aside"
+            );
             stored.reservation = AllocatedSize::from(reserved);
         },
     )?;

@@ -273,6 +273,7 @@ fn make(
 ) -> Result<ObjectId, DatasetError> {
     let writing = context.writing();
     let id = allocate_dataset(context)?;
+    assert_ne!(id, head.id(), "a snapshot is an object of its own");
     let (guid, creation_time_s) = match identity {
         Identity::New => (Guid::new(random(context)), context.now_s),
         Identity::Received {

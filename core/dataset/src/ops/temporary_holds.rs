@@ -42,6 +42,11 @@ pub(super) fn note_hold(
             made
         }
     };
+    debug_assert_eq!(
+        parse_key(&key(snapshot, tag)),
+        Some((snapshot, tag)),
+        "a key says which hold it is"
+    );
     let time = ZapValue::word(context.now_s);
     writing.put(table, &key(snapshot, tag), &time)
 }

@@ -63,6 +63,10 @@ pub fn set_volume_size(
     let mut end = data.info().end_offset();
     while end > bytes {
         let start = end.saturating_sub(FREE_BYTES_MAX).max(bytes);
+        assert!(
+            bytes <= start && start < end,
+            "each step frees a part beyond the new size"
+        );
         let tx = txgs.assign(&TxEstimate::freeing(end - start), operation)?;
         data.free_range(&tx, start, tarn_object::TO_END, operation)?;
         end = start;
