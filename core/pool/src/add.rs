@@ -54,7 +54,9 @@ impl Pool {
         let joining = self.open_and_label(new, ashift)?;
         self.run_in_sync(operation, move |scope| {
             let pool = scope.pool;
+            let count = joining.len();
             let ids = pool.vdevs().join(joining);
+            assert_eq!(ids.len(), count, "each new vdev has joined");
             let has_root_zap = scope.features.now().is_active(Feature::VdevZapsV2.guid());
             config::create_vdev_objects(scope.writer, pool.vdevs(), has_root_zap)?;
             for top in pool.vdevs().top_levels() {

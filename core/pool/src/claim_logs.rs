@@ -94,6 +94,10 @@ impl Pool {
         // A pool that was rewound goes on behind what was given up.
         self.txgs().skip_to(newest.max(last_stored));
         let group = self.txgs().open_txg();
+        assert!(
+            group >= first && group > newest.max(last_stored),
+            "logs are claimed in a group behind all that was written"
+        );
         let mut heads = Vec::new();
         for (id, name, claim) in claims {
             for pointer in &claim.blocks {

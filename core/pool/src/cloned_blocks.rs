@@ -132,6 +132,7 @@ impl Table {
 
     /// One entry more or less is in a range.
     fn count(&mut self, offset: VdevOffset, by: i16) {
+        assert!(by == 1 || by == -1, "entries come and go one by one");
         let index = index_of(offset);
         if index >= self.counters.len() {
             // The vdev has grown.
@@ -147,6 +148,7 @@ impl Table {
     /// Adds references to a block that has `stored` of them on the disk, unless the pass has
     /// changed that.
     fn add(&mut self, offset: VdevOffset, stored: u64, added: Added) {
+        assert!(added.count > 0, "a reference was added");
         let entry = Entry {
             stored,
             now: stored,
@@ -196,6 +198,10 @@ impl Table {
     fn counters_block(&self, block: usize) -> (u64, Vec<u8>) {
         let per_block = narrow(COUNTERS_BLOCK_BYTES) / COUNTER_BYTES;
         let first = block * per_block;
+        assert!(
+            first < self.counters.len(),
+            "a block that changed has counters"
+        );
         let end = self.counters.len().min(first + per_block);
         let counters = self.counters[first..end].iter();
         let bytes = counters.flat_map(|counter| counter.to_le_bytes()).collect();
@@ -264,7 +270,16 @@ impl ClonedBlockTables {
     /// When a table cannot be read.
     #[doc(alias = "brt_pending_apply")]
     pub(crate) fn enter(&self, txg: Txg, operation: &Operation) -> Result<(), PoolError> {
-        let Some(added) = self.added.lock().remove(&txg) else {
+        let added = {
+            let mut groups = self.added.lock();
+            let added = groups.remove(&txg);
+            assert!(
+                groups.keys().all(|later| *later > txg),
+                "references of all groups so far are in the tables"
+            );
+            added
+        };
+        let Some(added) = added else {
             return Ok(());
         };
         let sizes: BTreeMap<VdevId, u64> = self

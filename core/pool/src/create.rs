@@ -166,6 +166,10 @@ pub(crate) fn complete_vdev(
         .or_else(|| sizes::choose_ashift(&sectors));
     let ashift = chosen.ok_or(ImportError::SectorsTooLarge)?;
     let unit = 1_u64 << ashift;
+    assert!(
+        sectors.iter().all(|sectors| sectors.logical <= ashift),
+        "each device can write a sector of its vdev"
+    );
     let asize = sizes::top_level_size(config.kind, &rooms).round_down(unit);
     config.create_txg = create_txg;
     config.top_level = Some(TopLevelConfig {
@@ -318,6 +322,11 @@ fn assemble(
     let txgs = Txgs::new(Txg::from(TXG_INITIAL - 1), limits);
     let env = ObjectEnv::new(host.clone(), cache.clone(), txgs.clone());
     let txg = txgs.quiesce();
+    assert_eq!(
+        txg,
+        Txg::from(TXG_INITIAL),
+        "a pool begins with its first group"
+    );
     let mut tx = txgs.begin_sync(txg);
     let new = NewObjectSet {
         objset_type: ObjsetType::Meta,

@@ -46,6 +46,11 @@ fn open(writer: MosWriter<'_>) -> Result<PointerList, PoolError> {
 /// Frees what the txg before has put off. In the first pass.
 #[doc(alias = "spa_sync_deferred_frees")]
 pub(crate) fn free_all(writer: MosWriter<'_>, io: &BlockIo) -> Result<(), PoolError> {
+    assert_eq!(
+        writer.tx.pass(),
+        1,
+        "frees of the group before are due in the first pass"
+    );
     let list = open(writer)?;
     let phase = WritePhase {
         txg: writer.tx.txg(),

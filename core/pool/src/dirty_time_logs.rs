@@ -114,8 +114,24 @@ pub(crate) fn store(scope: &SyncScope<'_>) -> Result<(), PoolError> {
                 Some(_) if scope.pool.saved_dtls.lock().get(&leaf.guid) == Some(&dtl) => None,
                 Some(log) => Some(scope.writer.directory().object(log)?),
             };
+            assert!(
+                dtl.bounds().is_none_or(|births| *births.end() <= txg),
+                "a log that is stored has no later birth than its group"
+            );
             if let Some(object) = object {
                 replace(scope, &object, &dtl)?;
+                debug_assert_eq!(
+                    read(
+                        scope.writer.directory(),
+                        object.id(),
+                        txg,
+                        scope.writer.operation
+                    )
+                    .ok()
+                    .as_ref(),
+                    Some(&dtl),
+                    "the space map has the births of the log"
+                );
                 let mut saved = scope.pool.saved_dtls.lock();
                 saved.insert(leaf.guid, dtl.clone());
             }

@@ -159,6 +159,14 @@ impl<'a> SyncingFeatures<'a> {
         for needed in feature.facts().depends_on {
             self.enable(*needed)?;
         }
+        assert!(
+            (feature.facts().depends_on.iter()).all(|needed| self
+                .counts
+                .borrow()
+                .count(needed.guid())
+                .is_some()),
+            "what a feature depends on is enabled before it"
+        );
         let writer = self.writer;
         let descriptions = writer.zap_at(name::FEATURE_DESCRIPTIONS, ObjectType::ZapMetadata)?;
         let description = ZapValue::text(feature.description());
@@ -184,6 +192,16 @@ impl<'a> SyncingFeatures<'a> {
         self.writer
             .put(zap, feature.guid(), &ZapValue::word(count))?;
         self.counts.borrow_mut().set(feature, count);
+        debug_assert_eq!(
+            self.writer
+                .directory()
+                .value_in(zap, feature.guid())
+                .ok()
+                .flatten()
+                .and_then(|value| value.as_word()),
+            self.counts.borrow().count(feature.guid()),
+            "the MOS and the counts in memory agree"
+        );
         self.is_changed.set(true);
         Ok(())
     }

@@ -77,9 +77,11 @@ pub(crate) fn append(
             writer.write(&object, piece.offset, now)?;
             rest = later;
         }
+        assert!(rest.is_empty(), "the whole record is in the ring");
         if record.contains(name::COMMAND) {
             head.keep_creation();
         }
+        debug_assert!(head.check().is_ok(), "the head of the ring stays valid");
     }
     writer.set_bonus(&object, &head.to_bytes())
 }

@@ -263,6 +263,10 @@ fn open(
     let io = Arc::new(io);
     let cache = PoolCache::new(cache.clone(), io.clone());
     let limits = TxgLimits::for_memory(host.memory_total_bytes(), cache.cache().budget_bytes());
+    assert!(
+        uberblock.txg <= request.until,
+        "a pool is opened at a group that was asked for"
+    );
     let txgs = Txgs::new(uberblock.txg, limits);
     let env = ObjectEnv::new(host.clone(), cache.clone(), txgs);
     let policy = mos_policy(uberblock.version);

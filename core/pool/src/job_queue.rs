@@ -73,6 +73,10 @@ impl<T> Answer<T> {
 
 impl<T: Send + 'static> Job for Waiting<T> {
     fn run(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
+        assert!(
+            self.work.is_some() && self.outcome.is_none(),
+            "a job is run once, in the first pass of its group"
+        );
         if let Some(work) = self.work.take() {
             let outcome = or_refused(scope.context, || work(scope))?;
             self.outcome = Some(outcome.and_then(|outcome| outcome));
@@ -181,6 +185,10 @@ impl Jobs {
             .drain(..)
             .partition::<VecDeque<_>, _>(|(asked, _)| *asked <= txg);
         queue.jobs = later;
+        assert!(
+            queue.jobs.iter().all(|(asked, _)| *asked > txg),
+            "no job that is due waits on"
+        );
         queue.running = due.iter().map(|(_, job)| job.who_waits()).collect();
         Taken(due.into_iter().map(|(_, job)| job).collect())
     }
@@ -215,6 +223,10 @@ impl Jobs {
             return Err(closed.error());
         }
         queue.jobs.push_back((open, job));
+        debug_assert!(
+            queue.closed.is_none(),
+            "jobs wait only for a sync thread that runs"
+        );
         Ok(())
     }
 }

@@ -68,6 +68,7 @@ impl Drop for LogHold {
             let mut held = self.holds.held.lock();
             let count = held.get_mut(&self.vdev);
             let count = count.expect("a vdev is held while there is a hold");
+            assert!(*count > 0, "a vdev in the table is held");
             *count -= 1;
             held.retain(|_, count| *count > 0);
         }

@@ -170,6 +170,10 @@ pub(crate) fn clear(
     table.clear();
     drop(table);
     remove_logs(storing)?;
+    debug_assert!(
+        exist(writer.directory()).is_ok_and(|exist| !exist),
+        "changes that are flushed are in no log"
+    );
     for vdev in vdevs {
         if let Some(array) = array_of(writer.directory(), root, vdev.id)? {
             let zap = top_zap(root, vdev.id).expect("the array was found through it");

@@ -63,7 +63,7 @@ impl<'a> MosWriter<'a> {
             return Ok(found);
         }
         let made = self.create_zap(object_type)?;
-        self.put(POOL_DIRECTORY, name, &ZapValue::word(made.get()))?;
+        self.link(name, made)?;
         Ok(made)
     }
 
@@ -75,7 +75,13 @@ impl<'a> MosWriter<'a> {
 
     /// Links an object under a name of the pool's directory.
     pub(crate) fn link(self, name: &str, id: ObjectId) -> Result<(), PoolError> {
-        self.put(POOL_DIRECTORY, name, &ZapValue::word(id.get()))
+        self.put(POOL_DIRECTORY, name, &ZapValue::word(id.get()))?;
+        debug_assert_eq!(
+            self.directory().find(name).ok().flatten(),
+            Some(id),
+            "the pool directory leads to what was linked"
+        );
+        Ok(())
     }
 
     /// Removes a name of a ZAP, if it is there.
@@ -99,6 +105,7 @@ impl<'a> MosWriter<'a> {
         let mut packed = list.encode(Encoding::Xdr);
         let size = widen(packed.len());
         let whole = tarn_ondisk::declare::narrow(size.next_multiple_of(LIST_BLOCK_BYTES));
+        assert!(packed.len() <= whole, "a list fits in its whole blocks");
         packed.resize(whole, 0);
         let object = self.directory().object(id)?;
         let in_object = |cause| PoolError::Object { object: id, cause };

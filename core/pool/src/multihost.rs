@@ -111,6 +111,10 @@ fn watch(
         return Watched::Silent(Some(first));
     }
     let watch_ns = watch_ns(&first);
+    assert!(
+        watch_ns >= WATCH_NS_MIN,
+        "an uberblock that asks to be watched is watched"
+    );
     if watch_ns > WATCH_NS_MAX {
         return Watched::Written;
     }

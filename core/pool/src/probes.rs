@@ -80,6 +80,7 @@ impl Probes {
 
     /// All that a group changed is stored, in so many passes.
     pub(crate) fn converged(&self, passes: u32) {
+        assert!(passes > 0, "a group is stored in one pass at least");
         let passes = u64::from(passes);
         self.passes.groups.fetch_add(1, Ordering::Relaxed);
         self.passes.sum.fetch_add(passes, Ordering::Relaxed);

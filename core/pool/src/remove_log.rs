@@ -42,6 +42,7 @@ impl Pool {
             vdev_objects::free(scope, config)?;
             pool.space().remove_vdev(vdev);
             pool.arrays.remove(vdev);
+            assert_eq!(config.id, vdev.get(), "a top-level vdev is at its index");
             let departed = pool.vdevs().remove(vdev);
             pool.io().vdevs_changed();
             let path = config.path.as_ref().map(ToString::to_string);

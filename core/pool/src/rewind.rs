@@ -82,6 +82,7 @@ pub fn find_rewind(
         return Err(ImportError::NoUberblock);
     };
     let first_safe = Txg::from(newest.txg.get().saturating_sub(GROUPS_WHOLE));
+    assert!(first_safe <= newest.txg, "the newest group is safe");
     let within =
         |txg: &Txg| *txg <= request.until && (reach == Reach::Extreme || *txg >= first_safe);
     for (txg, uberblock) in all.iter().rev().filter(|(txg, _)| within(txg)) {

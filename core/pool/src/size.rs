@@ -22,7 +22,12 @@ pub fn usable_bytes(vdev: &TopLevel) -> u64 {
 
 /// Allocated bytes of a vdev as users are told of them.
 pub fn deflated(vdev: &TopLevel, allocated_bytes: u64) -> u64 {
-    (allocated_bytes >> RATIO_SHIFT).saturating_mul(vdev.deflate_ratio)
+    let deflated = (allocated_bytes >> RATIO_SHIFT).saturating_mul(vdev.deflate_ratio);
+    debug_assert!(
+        deflated <= allocated_bytes,
+        "without its parity, space is not more"
+    );
+    deflated
 }
 
 /// What all devices for ordinary blocks offer, as users are told of it.
@@ -40,7 +45,9 @@ pub fn deflated_size(vdevs: &[TopLevel]) -> u64 {
 pub fn adjusted_size(vdevs: &[TopLevel], embedded_log: u64) -> (u64, u64) {
     let size = deflated_size(vdevs).saturating_sub(embedded_log);
     let slop = slop_size(AllocatedSize::from(size), AllocatedSize::from(embedded_log));
-    (size.saturating_sub(slop.get()), slop.get())
+    let adjusted = size.saturating_sub(slop.get());
+    assert!(adjusted <= size, "slop takes from the size");
+    (adjusted, slop.get())
 }
 
 /// The `size` of `zpool list`: what devices offer, parity included, without those for the log.

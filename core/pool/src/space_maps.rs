@@ -96,6 +96,10 @@ impl Changes {
         for part in rest.iter() {
             to.add_missing(part);
         }
+        debug_assert!(
+            !from.overlaps(range),
+            "no space is both allocated and freed by unflushed changes"
+        );
     }
 
     /// What is allocated when this has happened.
@@ -453,6 +457,10 @@ pub(crate) fn create_map(
     features: &SyncingFeatures<'_>,
     block_bytes: u64,
 ) -> Result<Arc<Object>, PoolError> {
+    assert!(
+        block_bytes.is_power_of_two() && block_bytes >= WORD_BYTES,
+        "a block of a space map has whole words"
+    );
     let bonus = match features.is_enabled(Feature::SpacemapHistogram) {
         true => {
             features.increment(Feature::SpacemapHistogram)?;
@@ -498,6 +506,11 @@ fn open_or_create(
     let array = directory.object(storing.arrays.array(vdev)?.object)?;
     let word = object.id().get().to_le_bytes();
     storing.writer.write(&array, index * WORD_BYTES, &word)?;
+    debug_assert_eq!(
+        storing.arrays.map_of(directory, vdev, index).ok().flatten(),
+        Some(object.id()),
+        "the array leads to the space map of the metaslab"
+    );
     Ok(object)
 }
 
@@ -541,6 +554,10 @@ impl<'a> Appender<'a> {
     ) -> Result<Appender<'a>, PoolError> {
         let region = storing.arrays.region(vdev, index)?;
         let block = object.block_size().get();
+        assert!(
+            head.length.is_multiple_of(WORD_BYTES),
+            "a space map with a valid head is whole words"
+        );
         Ok(Appender {
             object,
             head,
@@ -555,6 +572,10 @@ impl<'a> Appender<'a> {
 
     /// Drops what is there: everything follows.
     fn begin_anew(&mut self, storing: &Storing<'_>) -> Result<(), PoolError> {
+        assert_eq!(
+            self.tx.1, 1,
+            "a space map is condensed in the first pass only"
+        );
         let block = self.object.block_size().get();
         self.object
             .free_range(
@@ -581,6 +602,7 @@ impl<'a> Appender<'a> {
                     && range.end() <= self.region.start.checked_add(self.region.size),
                 "a metaslab changes within its region"
             );
+            debug_assert!(!range.size.is_zero(), "a range is not empty");
             if !is_begun {
                 self.encoder.begin(action, self.tx.0, self.tx.1);
                 is_begun = true;
@@ -608,7 +630,12 @@ impl<'a> Appender<'a> {
             "the head counts what is appended"
         );
         storing.writer.write(self.object, at, &appended)?;
-        set_head(storing.writer, self.object, &self.head)
+        set_head(storing.writer, self.object, &self.head)?;
+        debug_assert!(
+            head_of(self.object).is_ok_and(|(head, _)| head.length == self.head.length),
+            "the object has what its head counts"
+        );
+        Ok(())
     }
 
     /// Free ranges by size, where `space` knows them; what was known before otherwise.

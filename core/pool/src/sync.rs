@@ -95,12 +95,18 @@ impl Pool {
                 break;
             }
             let mut tx = self.txgs().begin_sync(txg);
+            assert_eq!(
+                (tx.txg(), tx.pass()),
+                (txg, 1),
+                "a group that is quiesced is stored from the first pass on"
+            );
             self.probes.syncing(txg);
             let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
             let mut jobs = self.jobs.take(txg);
             match self.sync_group(&mut tx, &mut jobs, &operation) {
                 Ok(()) => {
                     self.txgs().finish_sync(tx);
+                    assert_eq!(self.txgs().stored_txg(), txg, "groups are stored in order");
                     self.namespace().logs_stored(txg);
                     self.probes.stored(txg);
                     jobs.stored();
@@ -142,6 +148,10 @@ impl Pool {
             "a stored txg leaves nothing dirty"
         );
         let uberblock = self.uberblock_of(tx, &stored.uberblock);
+        debug_assert!(
+            !uberblock.root.is_hole(),
+            "an uberblock leads to the MOS of its group"
+        );
         assert_eq!(uberblock.txg, tx.txg(), "an uberblock is that of its txg");
         if sings(Canary::EarlyUberblock) {
             self.write_labels(&uberblock, &facts, operation)?;
@@ -205,6 +215,10 @@ impl Pool {
         let mut facts = stored.facts;
         let mut ledger = self.namespace().mos_ledger(self.io(), tx, operation);
         loop {
+            assert!(
+                tx.pass() <= SYNC_PASSES_MAX,
+                "a sync without end is given up"
+            );
             ledger.begin_pass(tx);
             let events = RefCell::new(Vec::new());
             let writer = self.writer(tx, operation);

@@ -115,7 +115,12 @@ impl TxgHistory {
         while groups.len() >= GROUPS_MAX {
             groups.pop_front();
         }
+        debug_assert!(
+            groups.back().is_none_or(|last| last.txg <= txg),
+            "groups are opened in order"
+        );
         groups.push_back(Group::open(txg, now_ns));
+        assert!(groups.len() <= GROUPS_MAX, "the history is bounded");
     }
 
     /// It takes no new writers any more.
