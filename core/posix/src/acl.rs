@@ -80,6 +80,10 @@ pub(crate) fn trivial_entries(mode: u32) -> Vec<AclEntry> {
         EVERYONE | rights(other),
         AclWho::Everyone,
     ));
+    assert!(
+        (3..=6).contains(&entries.len()),
+        "a mode has three entries that allow, and at most three before them"
+    );
     entries
 }
 

@@ -135,7 +135,7 @@ pub(crate) fn attributes(
         id: entry.id(),
         generation: 0,
         kind: FileKind::Directory,
-        // The engine checks who may change snapshots, by `zfs allow`.
+        // The engine checks permissions for snapshots (`zfs allow`).
         permissions: 0o777,
         links,
         uid: 0,

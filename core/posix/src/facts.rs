@@ -252,6 +252,11 @@ impl Facts {
         }
         let wide = ZnodeFlags::INHERITED_ENTRIES.and(ZnodeFlags::ACL_OBJECT_ENTRIES);
         self.flags = self.flags.without(wide).and(ZnodeFlags::ACL_TRIVIAL);
+        assert_eq!(
+            self.permissions(),
+            permissions & 0o7777,
+            "the mode has the permissions that were set"
+        );
         self.flags = match self.mode & 0o111 {
             0o111 => self.flags.and(ZnodeFlags::NO_EXECUTE_DENIED),
             _ => self.flags.without(ZnodeFlags::NO_EXECUTE_DENIED),
@@ -308,6 +313,10 @@ impl Facts {
                 ordered.set(id, value);
             }
         }
+        debug_assert!(
+            (self.values.iter()).all(|(id, _)| ordered.get(id).is_some()),
+            "a project takes no attribute away"
+        );
         self.values = ordered;
         Ok(())
     }

@@ -72,6 +72,11 @@ impl FileHandle {
         bytes[8..16].copy_from_slice(&self.dataset.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.object.get().to_le_bytes());
         bytes[24..].copy_from_slice(&self.generation.to_le_bytes());
+        debug_assert_eq!(
+            FileHandle::decode(&bytes),
+            Ok(*self),
+            "a handle leads to its file"
+        );
         bytes
     }
 

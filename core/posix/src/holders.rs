@@ -108,7 +108,15 @@ impl Holders {
     pub fn add(&self, watcher: Weak<dyn Watcher>) -> HolderId {
         let mut table = self.table.write();
         table.last += 1;
+        assert!(
+            table.last < SEVERAL,
+            "the number of a holder means one holder"
+        );
         let id = HolderId(table.last);
+        debug_assert!(
+            table.watchers.iter().all(|(other, _)| *other < id),
+            "the number of a holder is new"
+        );
         table.watchers.push((id, watcher));
         self.note_sole(&table);
         id

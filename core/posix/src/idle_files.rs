@@ -79,7 +79,11 @@ impl IdleFiles {
         if now >= before {
             self.count.fetch_add(now - before, Ordering::Relaxed);
         } else {
-            self.count.fetch_sub(before - now, Ordering::Relaxed);
+            let counted = self.count.fetch_sub(before - now, Ordering::Relaxed);
+            assert!(
+                counted >= before - now,
+                "files that leave a table were counted"
+            );
         }
     }
 

@@ -139,6 +139,10 @@ impl Node {
     /// Counts an open. False when the file is gone.
     pub fn open(&self) -> bool {
         let mut life = self.life.lock();
+        assert!(
+            !life.is_gone || life.opens == 0,
+            "a file that is freed is not open"
+        );
         if !life.is_gone {
             life.opens += 1;
         }
@@ -182,6 +186,10 @@ pub(crate) fn lock_all<'a>(nodes: &[&'a Arc<Node>]) -> Vec<MutexGuard<'a, ()>> {
     let mut sorted: Vec<&Arc<Node>> = nodes.to_vec();
     sorted.sort_by_key(|node| node.id);
     sorted.dedup_by_key(|node| node.id);
+    assert!(
+        sorted.is_sorted_by(|one, two| one.id < two.id),
+        "nodes are locked in the order of their objects"
+    );
     sorted.into_iter().map(|node| node.change.lock()).collect()
 }
 
@@ -247,6 +255,10 @@ impl Shard {
         let gone = idle.into_iter();
         let gone = gone.filter_map(|id| self.nodes.remove(&id)).collect();
         self.limit = limit_after(self.nodes.len());
+        assert!(
+            self.nodes.len() <= self.limit,
+            "the limit has room for the nodes in use"
+        );
         gone
     }
 }
@@ -274,6 +286,7 @@ impl Nodes {
     /// The file, if it is in memory.
     pub fn find(&self, id: ObjectId) -> Option<Arc<Node>> {
         let node = self.shard(id).lock().nodes.get(&id).cloned()?;
+        assert_eq!(node.id, id, "a node is in the table by its object");
         node.was_used.store(true, Ordering::Relaxed);
         Some(node)
     }
@@ -299,6 +312,7 @@ impl Nodes {
                 Err(error) => return self.find(id).ok_or(error),
                 Ok(loaded) => loaded,
             };
+            debug_assert_eq!(loaded.id, id, "what is loaded is what was asked for");
             if let Some(node) = self.add_if(loaded, Some(departures)) {
                 return Ok(node);
             }

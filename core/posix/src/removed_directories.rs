@@ -49,6 +49,11 @@ impl RemovedDirectories {
         let is_kept = node.facts().is_directory() && self.are_kept.load(Ordering::Relaxed);
         if is_kept && node.open() {
             let mut ids = self.ids.lock();
+            assert_eq!(
+                self.count.load(Ordering::Relaxed),
+                ids.len(),
+                "the count is that of the set"
+            );
             ids.insert(node.id);
             self.count.store(ids.len(), Ordering::Relaxed);
         }

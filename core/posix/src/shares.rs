@@ -127,6 +127,10 @@ impl Shares {
             }
         };
         holders[at].1.each(share).for_each(|count| *count += 1);
+        debug_assert!(
+            holders[at].1 != Counts::default(),
+            "a holder in the table shares something"
+        );
         Ok(())
     }
 
@@ -140,6 +144,7 @@ impl Shares {
         let Some(holders) = part.get_mut(&file) else {
             return;
         };
+        assert!(!holders.is_empty(), "a file in the table is shared");
         let Some(at) = holders.iter().position(|(other, _)| *other == holder) else {
             return;
         };

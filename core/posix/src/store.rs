@@ -28,8 +28,7 @@ use crate::error::PosixError;
 use crate::facts::{Facts, Form};
 use crate::filesystem::FileSystem;
 use crate::node::Node;
-use crate::tables::VERSION_FUID;
-use crate::tables::{AttributeTables, Style};
+use crate::tables::{AttributeTables, Style, Tables, VERSION_FUID};
 use crate::types::FileKind;
 
 impl FileSystem {
@@ -201,8 +200,34 @@ pub(crate) fn store_facts(
         let encoded = tables.encode(tx, object.id(), &values, room, operation)?;
         store_encoded(object, &encoded, tx, operation)?;
     }
+    debug_assert!(
+        are_in(facts, object, &tables.current(), operation),
+        "the object has the attributes that were stored"
+    );
     facts.values = values;
     Ok(())
+}
+
+/// Whether an object has these attributes. True where its spill block cannot be read.
+fn are_in(facts: &Facts, object: &Object, tables: &Tables, operation: &Operation) -> bool {
+    let Ok(spill) = object.spill(operation) else {
+        return true;
+    };
+    let (bonus_type, bonus) = object.typed_bonus();
+    let read = Facts::decode(bonus_type, &bonus, spill.as_deref(), tables);
+    let words = |facts: &Facts| {
+        let (mode, owner, group) = (u64::from(facts.mode), facts.owner, facts.group);
+        let owners = [owner.word(), group.word()];
+        (
+            mode,
+            facts.size,
+            facts.links,
+            facts.parent,
+            facts.generation,
+            owners,
+        )
+    };
+    read.is_ok_and(|read| words(&read) == words(facts))
 }
 
 /// Writes encoded attributes into bonus and spill block. An unchanged spill block is not written.

@@ -185,6 +185,11 @@ impl AttributeTables {
             )
             .map_err(table_error(object.id()))?;
         *self.current.write() = Arc::new(tables);
+        debug_assert_eq!(
+            self.current().id(attribute),
+            Some(id),
+            "a registered attribute has its number"
+        );
         Ok(id)
     }
 

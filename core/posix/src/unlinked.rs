@@ -295,6 +295,10 @@ impl FileSystem {
                 .prepare_free(offset, tarn_object::TO_END, operation);
             let tx = self.begin_freeing(bytes, operation)?;
             let start = free_end(&node.object, first, last.start.get(), &tx, operation)?;
+            assert!(
+                first <= start && start <= last.start.get(),
+                "each step frees the end of what is left"
+            );
             within = BlockId::from(first)..BlockId::from(start);
         }
         Ok(())
@@ -307,6 +311,7 @@ impl FileSystem {
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
+        assert!(node.is_gone(), "only a file that nothing opens is freed");
         if let Err(error) = self.set.free_object(tx, node.id, operation) {
             node.reprieve();
             return Err(error.into());

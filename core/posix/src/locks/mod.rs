@@ -191,6 +191,7 @@ impl FileLocks {
 
     /// Grants a lock without conflicts.
     fn give(&mut self, request: &LockRequest) {
+        debug_assert!(self.is_free(request), "a lock conflicts with no other");
         match request.scope {
             LockScope::Range(range) => self.ranges.set(request, range),
             LockScope::File => {
@@ -284,6 +285,10 @@ impl Locks {
     }
 
     fn note_any(&self, state: &MutexGuard<'_, State>) {
+        debug_assert!(
+            state.files.values().all(|locks| !locks.is_empty()),
+            "a file in the table has locks, or requests that wait"
+        );
         let are_any = !state.files.is_empty();
         self.are_any.store(are_any, Ordering::SeqCst);
     }

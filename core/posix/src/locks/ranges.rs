@@ -46,6 +46,10 @@ impl RangeLocks {
 
     /// Sets the owner's lock on a range, in place of earlier ones there.
     pub fn set(&mut self, request: &LockRequest, range: LockRange) {
+        assert!(
+            range.first <= range.last,
+            "a range that is locked has bytes"
+        );
         debug_assert!(self.conflicts(request, range).next().is_none());
         self.clear(request.owner, range);
         let mut joined = range;
@@ -67,6 +71,15 @@ impl RangeLocks {
             process: request.process,
         };
         self.held.insert(at, held);
+        debug_assert!(self.is_normal_at(request.owner, joined));
+    }
+
+    /// Whether locks are in the order of their first bytes, and this range has at most one lock of
+    /// the owner.
+    fn is_normal_at(&self, owner: LockOwner, range: LockRange) -> bool {
+        let own = self.held.iter().filter(|held| held.owner == owner);
+        self.held.is_sorted_by_key(|held| held.range.first)
+            && own.filter(|held| held.range.overlaps(range)).count() <= 1
     }
 
     /// Removes the owner's locks on a range.
@@ -89,9 +102,17 @@ impl RangeLocks {
             !is_cut
         });
         for rest in rests {
+            assert!(
+                rest.range.first <= rest.range.last,
+                "a range that is locked has bytes"
+            );
             let at = (self.held).partition_point(|held| held.range.first <= rest.range.first);
             self.held.insert(at, rest);
         }
+        debug_assert!(
+            !(self.held.iter()).any(|held| held.owner == owner && held.range.overlaps(range)),
+            "no lock of the owner is left in the range"
+        );
     }
 
     /// Removes all ranges of these owners.

@@ -55,6 +55,10 @@ pub(crate) fn with_mode(
     let mut list = first;
     list.extend(kept);
     list.extend(last);
+    assert!(
+        (3..=entries.len() + 6).contains(&list.len()),
+        "a mode adds three to six entries"
+    );
     list
 }
 

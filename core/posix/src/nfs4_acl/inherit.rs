@@ -111,5 +111,9 @@ fn handed_down(
         entry.flags &= !flag::INHERIT_ONLY;
     }
     entry.flags |= flag::INHERITED;
+    debug_assert!(
+        is_directory || entry.flags & INHERIT == 0,
+        "a file hands nothing down"
+    );
     entry
 }

@@ -86,6 +86,7 @@ pub(crate) fn encode(entries: &[AclEntry], domains: &FuidTable) -> Vec<u8> {
         bytes.extend(principal.as_bytes());
         bytes.resize(bytes.len().next_multiple_of(4), 0);
     }
+    assert!(bytes.len().is_multiple_of(4), "XDR is whole words");
     bytes
 }
 
@@ -145,6 +146,7 @@ pub(crate) fn decode(
             object_types: None,
         });
     }
+    assert_eq!(entries.len(), count, "each entry was decoded");
     match words.bytes.is_empty() {
         true => Ok(entries),
         false => Err(NOT_A_LIST),

@@ -135,6 +135,10 @@ impl FileSystem {
                 let behind = data.get().saturating_add(BLOCKS_PER_TX);
                 behind.saturating_mul(block_size).min(end)
             });
+            assert!(
+                at < stop && stop <= end,
+                "each piece frees bytes within the range"
+            );
             let mut facts = (*node.facts()).clone();
             // Bytes beyond the size are zeros already, so the last block can be freed whole.
             let is_tail = stop >= facts.size;

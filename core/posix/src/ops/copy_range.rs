@@ -153,7 +153,13 @@ impl FileSystem {
                 }
             });
             match part {
-                Ok((group, bytes)) => (txg, done) = (group, done + bytes),
+                Ok((group, bytes)) => {
+                    assert!(
+                        (1..=rest.length).contains(&bytes),
+                        "each part copies some of the rest"
+                    );
+                    (txg, done) = (group, done + bytes);
+                }
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }
@@ -182,6 +188,11 @@ impl FileSystem {
         let mut facts = (*target.facts()).clone();
         self.check_space_quota(&facts, operation)?;
         let room = aligned.blocks * POINTER_BYTES + OVERHEAD_BYTES;
+        assert!(
+            rest.from.is_multiple_of(aligned.block_size)
+                && rest.to.is_multiple_of(aligned.block_size),
+            "whole blocks are cloned"
+        );
         let first = rest.from / aligned.block_size;
         let blocks = first..first + aligned.blocks;
         source.object.look_up_pointers(blocks.clone(), operation)?;
@@ -196,6 +207,10 @@ impl FileSystem {
             let at_most = COPIED_TOGETHER.max(aligned.block_size);
             return Ok(Part::ToCopy(bytes.min(aligned.length).min(at_most)));
         }
+        assert!(
+            widen(cloned.len()) <= aligned.blocks,
+            "at most the blocks that were asked for are cloned"
+        );
         let length = aligned.length.min(widen(cloned.len()) * aligned.block_size);
         let _content = target.content.write();
         let size = LogicalSize::from(aligned.block_size);

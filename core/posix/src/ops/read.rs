@@ -146,10 +146,17 @@ impl FileSystem {
                     why: "a block is smaller than the blocks of its object",
                 });
             }
+            assert!(within < stop, "each part of a read has bytes");
             parts.push((block, narrow(within)..narrow(stop)));
             at += stop - within;
         }
-        Ok(ReadData { parts })
+        let data = ReadData { parts };
+        assert_eq!(
+            widen(data.len()),
+            end.saturating_sub(offset),
+            "a read gives all bytes up to its end"
+        );
+        Ok(data)
     }
 
     /// Sets the access time of a file that was read, by the property `atime`. It is stored with the

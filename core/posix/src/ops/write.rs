@@ -83,7 +83,9 @@ impl NewContents<'_> {
             NewContents::Bytes(bytes) => bytes.to_vec(),
             NewContents::Buffers { buffers, length } => {
                 let bytes = buffers.iter().flat_map(|one| one.iter().copied());
-                bytes.take(length).collect()
+                let bytes: Vec<u8> = bytes.take(length).collect();
+                assert_eq!(bytes.len(), length, "the buffers have all bytes");
+                bytes
             }
         }
     }
@@ -181,6 +183,10 @@ impl FileSystem {
                 Err(_) => break,
             }
         }
+        assert!(
+            (1..=wanted).contains(&written),
+            "a write that succeeds stores some of what was given"
+        );
         drop(change);
         self.after_change(txg, operation)?;
         Ok(written)
@@ -235,6 +241,7 @@ impl FileSystem {
         while written < length {
             let at = offset + widen(written);
             let rest = narrow(block_size - at % block_size).min(length - written);
+            assert!(rest > 0, "each piece of a write has bytes");
             let piece = NewContents::Bytes(&bytes[written..written + rest]);
             let leave = match self.leave_to_write(node, at, widen(rest)).0 {
                 Ok(leave) => leave,
@@ -305,6 +312,10 @@ impl FileSystem {
         }
         let privileges = privileges_lost(node, &facts);
         self.store(node, facts, &tx, operation)?;
+        assert!(
+            node.facts().size >= end,
+            "the size of a file covers what was written"
+        );
         if let Some(privileges) = privileges {
             self.log_own(&tx, node, || privileges);
         }
@@ -360,11 +371,16 @@ impl FileSystem {
         } else {
             record
         };
-        LogicalSize::from(end)
+        let size = LogicalSize::from(end)
             .round_up(512)
             .get()
             .min(limit)
-            .max(now)
+            .max(now);
+        debug_assert!(
+            size.is_multiple_of(512),
+            "a block is a multiple of the smallest block"
+        );
+        size
     }
 
     /// Reads what [`set_size`](FileSystem::set_size) needs, before its transaction is opened. The
