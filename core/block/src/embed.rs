@@ -1,4 +1,4 @@
-//! Blocks that live in their pointer.
+//! Embedded blocks: contents in their block pointer.
 //!
 //! # Mechanism
 //! A block of data that compresses to 112 bytes or less is stored in words of its pointer that lead
@@ -19,7 +19,7 @@ use tarn_ondisk::units::LogicalSize;
 /// The contents of an embedded block.
 ///
 /// # Errors
-/// The pointer makes no sense, or its payload cannot be decompressed.
+/// The pointer is damaged, or its payload cannot be decompressed.
 pub(crate) fn read(pointer: &BlockPointer) -> Result<Block, ReadError> {
     let block = address(pointer);
     let corrupt = |what| ReadError::Corrupt { block, what };

@@ -1,10 +1,10 @@
 //! One block by its pointer: the read, write and free pipelines.
 //!
 //! # Problem
-//! Between an object, which knows contents, and a device, which knows sectors, much is decided for
-//! every block: whether it is stored at all, how small, where, how often, and how it will be known
-//! again. A mistake in any of these loses data silently, so each is made in one place, and the same
-//! way for all blocks.
+//! Between an object, which has contents, and a device, which has sectors, every block needs
+//! decisions: whether it is stored at all, how it is compressed, where, in how many copies, and
+//! with which checksum. A mistake in any of these loses data silently, so each is made in one
+//! place, and the same way for all blocks.
 //!
 //! # Mechanism
 //! A *read* ([`read`]) fetches a copy that verifies, opens it and expands it. A *write*
@@ -15,8 +15,8 @@
 //!
 //! Beside them: blocks in pieces ([`gang`]), blocks in their pointer ([`embed`]), blocks of intent
 //! logs ([`log_block`]) and the data that log records lead to ([`log_data`]), bad copies written
-//! anew ([`self_heal_copies`]), what a block takes at worst ([`worst`]), and what kind of block is written
-//! how ([`policy`]).
+//! anew ([`self_heal_copies`]), what a block takes at worst ([`worst`]), and what kind of block is
+//! written how ([`policy`]).
 //!
 //! # Invariants
 //! - A pointer is given out only after its block is written; it is lost only with its txg.
