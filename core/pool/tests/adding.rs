@@ -1,4 +1,4 @@
-//! Vdevs that are added to a pool: all that belongs to them is stored with them, or nothing of them is.
+//! Vdevs that are added to a pool: they are stored with all their objects, or not at all.
 
 mod support;
 
