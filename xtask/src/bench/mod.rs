@@ -253,7 +253,8 @@ fn compare_file_systems(
     Ok(table::print(&rates, loads, &against))
 }
 
-/// A round of loads for each peer.
+/// A round of loads for each peer. Each round begins with another one: the first gets memory from
+/// the machine, and the others get what it has given back.
 fn all_peers(
     round: usize,
     peers: &mut [Box<dyn Peer>],
@@ -261,7 +262,7 @@ fn all_peers(
     size: &Size,
     rates: &mut Rates,
 ) {
-    for peer in peers {
+    for peer in peers.iter_mut() {
         print!(" {}", peer.name());
         // Progress for the terminal; it may fail to print.
         let _ = std::io::Write::flush(&mut std::io::stdout());
@@ -272,6 +273,7 @@ fn all_peers(
             rates.note(peer.name(), &why.to_string());
         }
     }
+    peers.rotate_left(1);
     println!();
 }
 
