@@ -5,10 +5,10 @@
 //! program or puts the machine away.
 
 use serde_json::json;
+use tarn_administration::messages::pool::{Describe, PoolDescription};
 use tarn_api::client::Client;
 use tarn_engine::caller::StartedBy;
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::pool::{Describe, PoolDescription};
 use tarn_terminal::daemon;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};

@@ -9,8 +9,8 @@
 use crate::asked::{self, Asked, Form};
 use crate::shown;
 use std::collections::BTreeMap;
+use tarn_administration::messages::statistics::{Kstat, KstatGroup};
 use tarn_api::client::{CallError, Client};
-use tarn_engine::messages::statistics::{Kstat, KstatGroup};
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::program::Session;
 use tarn_terminal::{connection, output};

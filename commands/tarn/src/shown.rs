@@ -1,7 +1,7 @@
 //! The forms of `tarn kstat`: blocks for people, lines for scripts, JSON for programs.
 
 use serde_json::{Map, Value};
-use tarn_engine::messages::statistics::KstatGroup;
+use tarn_administration::messages::statistics::KstatGroup;
 use tarn_terminal::table::{Align, Table};
 
 /// The member of a histogram that only JSON shows.

@@ -23,9 +23,9 @@ mod serve;
 use clap::Parser;
 use serve::ServeError;
 use std::process::ExitCode;
+use tarn_administration::messages::without_error_numbers;
 use tarn_engine::caller::{self, StartedBy};
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::without_error_numbers;
 
 /// Threads of all layers take and give back blocks of 128 KiB and small structures alike, millions
 /// a second. The C library's allocator grows each thread's heap page by page, with a system call

@@ -1,7 +1,7 @@
 //! How a command fails: what it says, and its exit code.
 
+use tarn_administration::messages::{Refusal, RefusalKind};
 use tarn_api::client::CallError;
-use tarn_engine::messages::{Refusal, RefusalKind};
 
 /// A subcommand's result: the exit code, or why there is nothing more to do.
 pub type Outcome = Result<u8, Failure>;

@@ -5,7 +5,7 @@
 use crate::output;
 use crate::program::Session;
 use serde_json::{Map, Value, json};
-use tarn_engine::messages::Source;
+use tarn_administration::messages::Source;
 
 /// An object whose members keep their order.
 pub type Object = Map<String, Value>;

@@ -34,4 +34,4 @@ pub mod users;
 pub mod version;
 
 /// The engine's messages, which every command asks and prints.
-pub use tarn_engine::messages;
+pub use tarn_administration::messages;

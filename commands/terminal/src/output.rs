@@ -2,7 +2,7 @@
 //! quietly.
 
 use std::io::Write;
-use tarn_engine::messages::without_error_numbers;
+use tarn_administration::messages::without_error_numbers;
 
 /// Writes text to standard output as it is.
 pub fn say(text: &str) {

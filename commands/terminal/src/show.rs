@@ -6,7 +6,7 @@
 //! is `none` in both.
 
 use crate::number;
-use tarn_engine::messages::{PropertyValue, Source, Value};
+use tarn_administration::messages::{PropertyValue, Source, Value};
 
 /// How exact the output is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

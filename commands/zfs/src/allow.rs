@@ -2,10 +2,10 @@
 
 use crate::allow_usage::{Verb, misused, text};
 use std::collections::BTreeMap;
-use tarn_api::client::{CallError, Client};
-use tarn_engine::messages::delegation::{
+use tarn_administration::messages::delegation::{
     Allow, Allowed, AllowedAt, Grant, Holder, ListAllowed, Unallow,
 };
+use tarn_api::client::{CallError, Client};
 use tarn_engine::{AccountKind, account_name, find_account};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};

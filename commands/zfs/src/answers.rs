@@ -1,8 +1,8 @@
 //! What a description says of one property.
 
 use crate::asked::Asked;
-use tarn_engine::messages::dataset::{DatasetDescription, DatasetKind};
-use tarn_engine::messages::{PropertyValue, Source, Value};
+use tarn_administration::messages::dataset::{DatasetDescription, DatasetKind};
+use tarn_administration::messages::{PropertyValue, Source, Value};
 use tarn_engine::properties::value::{Form, Kinds};
 use tarn_terminal::show::{self, Exactness};
 

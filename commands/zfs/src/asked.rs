@@ -7,7 +7,7 @@
 //! values; every other column grows with them. Widths are bytes, as C's `printf` counts them.
 
 use crate::answers;
-use tarn_engine::messages::dataset::DatasetDescription;
+use tarn_administration::messages::dataset::DatasetDescription;
 use tarn_engine::names::is_user_property;
 use tarn_engine::properties::table::{PROPERTIES, find};
 use tarn_engine::properties::value::{Form, Property};

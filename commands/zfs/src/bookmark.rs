@@ -1,6 +1,6 @@
 //! `zfs bookmark`.
 
-use tarn_engine::messages::dataset::MakeBookmark;
+use tarn_administration::messages::dataset::MakeBookmark;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

@@ -1,7 +1,7 @@
 //! `zfs clone`.
 
 use crate::assignments::Assignments;
-use tarn_engine::messages::dataset::MakeClone;
+use tarn_administration::messages::dataset::MakeClone;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

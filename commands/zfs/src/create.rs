@@ -1,7 +1,7 @@
 //! `zfs create`.
 
 use crate::assignments::Assignments;
-use tarn_engine::messages::dataset::{Create, Created};
+use tarn_administration::messages::dataset::{Create, Created};
 use tarn_engine::properties::size::size;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{BadOption, Grammar, Options};

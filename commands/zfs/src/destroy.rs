@@ -3,8 +3,8 @@
 //! With `-v` the datasets are told before they go: the same request is made twice, first as a dry
 //! run. Of snapshots, what comes free is told as well.
 
+use tarn_administration::messages::dataset::{Destroy, Destroyed};
 use tarn_api::client::{CallError, Client};
-use tarn_engine::messages::dataset::{Destroy, Destroyed};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::number::nice_bytes;
 use tarn_terminal::options::{Grammar, Options};

@@ -6,8 +6,10 @@
 
 use std::io::{BufRead, BufReader, PipeReader};
 use std::os::fd::AsFd;
-use tarn_engine::messages::dataset::{Diff, DiffLine, FileChange, FileDifference, FileType};
-use tarn_engine::messages::unescape;
+use tarn_administration::messages::dataset::{
+    Diff, DiffLine, FileChange, FileDifference, FileType,
+};
+use tarn_administration::messages::unescape;
 use tarn_terminal::color::{self, Color};
 use tarn_terminal::connection::hand_over;
 use tarn_terminal::failure::{Failure, Outcome, complain};

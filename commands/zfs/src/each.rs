@@ -3,8 +3,8 @@
 //! What fails is said, and the others go on. A pool's history shows the command once, however many
 //! of its datasets were changed: only the first change of each pool carries the command line.
 
+use tarn_administration::messages::Refusal;
 use tarn_api::client::{CallError, Client};
-use tarn_engine::messages::Refusal;
 use tarn_terminal::connection;
 use tarn_terminal::failure::{Failure, complain};
 use tarn_terminal::program::Session;
@@ -63,7 +63,7 @@ fn code_of(refusal: &Refusal, code_failed: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_engine::messages::RefusalKind;
+    use tarn_administration::messages::RefusalKind;
 
     #[test]
     fn datasets_are_changed_in_order_of_names_and_once() {

@@ -1,6 +1,6 @@
 //! What JSON output says of a dataset besides its properties.
 
-use tarn_engine::messages::dataset::{DatasetDescription, DatasetKind};
+use tarn_administration::messages::dataset::{DatasetDescription, DatasetKind};
 use tarn_terminal::json::{Numbers, Object};
 
 /// The members that every dataset has, in OpenZFS's order.

@@ -4,8 +4,8 @@ use crate::answers;
 use crate::asked::{Asked, List};
 use crate::frame;
 use crate::walk::{DATASETS, Found, Walk, parse_depth, parse_kinds};
-use tarn_engine::messages::Source;
-use tarn_engine::messages::dataset::{DatasetDescription, DatasetKind};
+use tarn_administration::messages::Source;
+use tarn_administration::messages::dataset::{DatasetDescription, DatasetKind};
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::json::{self, Numbers};
 use tarn_terminal::options::{Grammar, Options};
@@ -362,7 +362,7 @@ fn objects(
 mod tests {
     use super::*;
     use crate::samples;
-    use tarn_engine::messages::Value;
+    use tarn_administration::messages::Value;
 
     fn request(line: &str) -> Request {
         try_request(line).unwrap()

@@ -1,6 +1,6 @@
 //! `zfs hold` and `zfs release`.
 
-use tarn_engine::messages::dataset::Hold;
+use tarn_administration::messages::dataset::Hold;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

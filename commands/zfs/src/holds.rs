@@ -1,6 +1,6 @@
 //! `zfs holds`.
 
-use tarn_engine::messages::dataset::{ListHolds, SnapshotHolds};
+use tarn_administration::messages::dataset::{ListHolds, SnapshotHolds};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::output;

@@ -1,7 +1,7 @@
 //! `zfs inherit`.
 
 use crate::each;
-use tarn_engine::messages::dataset::Inherit;
+use tarn_administration::messages::dataset::Inherit;
 use tarn_engine::names::is_user_property;
 use tarn_engine::properties::table::find;
 use tarn_engine::properties::value::Change;

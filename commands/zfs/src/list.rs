@@ -5,7 +5,7 @@ use crate::asked::{Asked, List};
 use crate::frame;
 use crate::order::SortKey;
 use crate::walk::{DATASETS, Walk, parse_depth, parse_kinds};
-use tarn_engine::messages::dataset::{DatasetDescription, DatasetKind};
+use tarn_administration::messages::dataset::{DatasetDescription, DatasetKind};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::json::{self, Numbers};
 use tarn_terminal::options::{Grammar, Options};
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::order::arrange;
     use crate::samples;
-    use tarn_engine::messages::{Source, Value};
+    use tarn_administration::messages::{Source, Value};
 
     fn request(line: &str) -> Request {
         try_request(line).unwrap()

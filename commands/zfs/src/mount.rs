@@ -1,7 +1,7 @@
 //! `zfs mount`.
 
 use serde_json::json;
-use tarn_engine::messages::dataset::{ListMounts, Mount, MountEntry, Mounted};
+use tarn_administration::messages::dataset::{ListMounts, Mount, MountEntry, Mounted};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::json;
 use tarn_terminal::options::{Grammar, Options};

@@ -11,9 +11,9 @@
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use tarn_administration::messages::dataset::{DatasetKind, Describe, Mount};
+use tarn_administration::messages::{Refusal, RefusalKind, Value};
 use tarn_api::client::{CallError, Client};
-use tarn_engine::messages::dataset::{DatasetKind, Describe, Mount};
-use tarn_engine::messages::{Refusal, RefusalKind, Value};
 use tarn_engine::mount_options::is_known;
 use tarn_terminal::connection;
 use tarn_terminal::failure::{Failure, complain};

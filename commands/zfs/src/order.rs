@@ -7,8 +7,8 @@
 use crate::answers;
 use crate::asked::Asked;
 use std::cmp::Ordering;
-use tarn_engine::messages::Value;
-use tarn_engine::messages::dataset::DatasetDescription;
+use tarn_administration::messages::Value;
+use tarn_administration::messages::dataset::DatasetDescription;
 use tarn_engine::properties::value::{Form, Property};
 use tarn_terminal::show::Exactness;
 

@@ -1,6 +1,6 @@
 //! `zfs promote`.
 
-use tarn_engine::messages::dataset::Promote;
+use tarn_administration::messages::dataset::Promote;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

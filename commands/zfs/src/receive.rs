@@ -12,12 +12,12 @@ use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
-use tarn_api::client::Client;
-use tarn_engine::messages::RefusalKind;
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::RefusalKind;
+use tarn_administration::messages::dataset::{
     AbortReceive, Receive, ReceiveEvent, ReceiveLine, ReceiveNames, ReceiveProgress, Received,
     WatchReceive,
 };
+use tarn_api::client::Client;
 use tarn_terminal::connection::hand_over;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::number::nice_bytes;

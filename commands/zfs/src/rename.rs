@@ -1,6 +1,6 @@
 //! `zfs rename`.
 
-use tarn_engine::messages::dataset::Rename;
+use tarn_administration::messages::dataset::Rename;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

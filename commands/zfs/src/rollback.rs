@@ -1,6 +1,6 @@
 //! `zfs rollback`.
 
-use tarn_engine::messages::dataset::Rollback;
+use tarn_administration::messages::dataset::Rollback;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

@@ -1,7 +1,7 @@
 //! Descriptions for tests.
 
-use tarn_engine::messages::dataset::{DatasetDescription, DatasetKind};
-use tarn_engine::messages::{Properties, PropertyValue, Source, Value};
+use tarn_administration::messages::dataset::{DatasetDescription, DatasetKind};
+use tarn_administration::messages::{Properties, PropertyValue, Source, Value};
 
 /// A file system with these values, all without a source.
 pub fn dataset(name: &str, values: &[(&str, Value)]) -> DatasetDescription {

@@ -10,11 +10,11 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tarn_api::client::{CallError, Client};
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     DatasetKind, Describe, ReadToken, Send, SendPlan, SendProgress, SendStep, Series, WatchSend,
 };
-use tarn_engine::messages::{Refusal, Value};
+use tarn_administration::messages::{Refusal, Value};
+use tarn_api::client::{CallError, Client};
 use tarn_engine::names::{DatasetName, NameKind};
 use tarn_terminal::connection::hand_over;
 use tarn_terminal::failure::{Failure, Outcome, complain};
@@ -348,7 +348,7 @@ fn resume(session: &Session, wishes: &Wishes, token: String) -> Outcome {
 
 fn unusable() -> Refusal {
     Refusal::new(
-        tarn_engine::messages::RefusalKind::Invalid,
+        tarn_administration::messages::RefusalKind::Invalid,
         "cannot resume send",
         "resume token is corrupt",
     )
@@ -452,7 +452,10 @@ fn show(wishes: &Wishes, text: &str) {
     }
 }
 
-fn send(client: &Client, request: Send) -> Result<tarn_engine::messages::dataset::Sent, Failure> {
+fn send(
+    client: &Client,
+    request: Send,
+) -> Result<tarn_administration::messages::dataset::Sent, Failure> {
     let out = std::io::stdout();
     let (client, _line) = hand_over(client, out.as_fd())?;
     Ok(client.dataset_send(request)?)
@@ -464,7 +467,7 @@ fn watched(
     wishes: &Wishes,
     plan: &SendPlan,
     mut request: Send,
-) -> Result<tarn_engine::messages::dataset::Sent, Failure> {
+) -> Result<tarn_administration::messages::dataset::Sent, Failure> {
     let watch = watching::name();
     request.watch = Some(watch.clone());
     let is_screen = std::io::stderr().is_terminal();

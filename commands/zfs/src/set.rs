@@ -2,7 +2,7 @@
 
 use crate::assignments::Assignments;
 use crate::each;
-use tarn_engine::messages::dataset::Set;
+use tarn_administration::messages::dataset::Set;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

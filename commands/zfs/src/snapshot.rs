@@ -1,7 +1,7 @@
 //! `zfs snapshot`.
 
 use crate::assignments::Assignments;
-use tarn_engine::messages::dataset::Snapshot;
+use tarn_administration::messages::dataset::Snapshot;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

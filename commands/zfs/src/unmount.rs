@@ -1,6 +1,6 @@
 //! `zfs unmount`.
 
-use tarn_engine::messages::dataset::Unmount;
+use tarn_administration::messages::dataset::Unmount;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

@@ -3,7 +3,7 @@
 use crate::answers;
 use crate::asked::Asked;
 use crate::walk::Walk;
-use tarn_engine::messages::dataset::{DatasetDescription, DatasetKind, Upgrade, Upgraded};
+use tarn_administration::messages::dataset::{DatasetDescription, DatasetKind, Upgrade, Upgraded};
 use tarn_engine::properties::table::find;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
@@ -173,7 +173,7 @@ fn told(upgraded: &Upgraded, version: u64) -> (String, bool) {
 mod tests {
     use super::*;
     use crate::samples;
-    use tarn_engine::messages::Value;
+    use tarn_administration::messages::Value;
 
     fn parsed(line: &str) -> Result<Request, Failure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();

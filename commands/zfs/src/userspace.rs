@@ -5,8 +5,8 @@
 //! OpenZFS does so. Widths are found before anything is left out.
 
 use std::cmp::Ordering;
+use tarn_administration::messages::dataset::{ListOwners, OwnerKind, OwnerUse, Owners};
 use tarn_api::client::CallError;
-use tarn_engine::messages::dataset::{ListOwners, OwnerKind, OwnerUse, Owners};
 use tarn_engine::properties::table::find;
 use tarn_engine::{names::is_user_property, properties::value::Property};
 use tarn_terminal::failure::{Failure, Outcome, complain};
@@ -457,7 +457,7 @@ fn table(request: &Request, rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_engine::messages::dataset::OwnerDefaults;
+    use tarn_administration::messages::dataset::OwnerDefaults;
 
     fn try_request(line: &str) -> Result<Request, Failure> {
         let mut words = line.split_whitespace().map(str::to_string);

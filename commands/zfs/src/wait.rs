@@ -5,9 +5,9 @@
 //! gone meanwhile has nothing going on.
 
 use std::time::Duration;
+use tarn_administration::messages::RefusalKind;
+use tarn_administration::messages::dataset::{Activities, ListActivities};
 use tarn_api::client::CallError;
-use tarn_engine::messages::RefusalKind;
-use tarn_engine::messages::dataset::{Activities, ListActivities};
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

@@ -1,8 +1,10 @@
 //! The datasets that `zfs list` and `zfs get` are about.
 
 use crate::order::{SortKey, arrange};
+use tarn_administration::messages::dataset::{
+    DatasetDescription, DatasetKind, Describe, Described,
+};
 use tarn_api::client::Client;
-use tarn_engine::messages::dataset::{DatasetDescription, DatasetKind, Describe, Described};
 use tarn_terminal::failure::{Failure, complain};
 
 /// The three kinds that are datasets; bookmarks are shown on request only.

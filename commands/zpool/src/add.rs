@@ -5,9 +5,9 @@ use crate::planned;
 use crate::pools;
 use crate::vdev_grammar;
 use crate::vdevs::Names;
-use tarn_engine::messages::Source;
-use tarn_engine::messages::Value;
-use tarn_engine::messages::pool::{Add, PoolDescription};
+use tarn_administration::messages::Source;
+use tarn_administration::messages::Value;
+use tarn_administration::messages::pool::{Add, PoolDescription};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::output;
@@ -119,7 +119,7 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
 mod tests {
     use super::*;
     use crate::samples;
-    use tarn_engine::messages::pool::{VdevKind, VdevRole, VdevSpec};
+    use tarn_administration::messages::pool::{VdevKind, VdevRole, VdevSpec};
 
     fn parsed(line: &str) -> Result<Request, Failure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();

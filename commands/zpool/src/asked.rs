@@ -6,9 +6,9 @@
 //! values unless exact ones are shown; every other column grows with them. Widths are bytes, as C's
 //! `printf` counts them.
 
+use tarn_administration::messages::pool::PoolDescription;
+use tarn_administration::messages::{PropertyValue, Source, Value};
 use tarn_engine::features::Feature;
-use tarn_engine::messages::pool::PoolDescription;
-use tarn_engine::messages::{PropertyValue, Source, Value};
 use tarn_engine::names::is_user_property;
 use tarn_engine::properties::pool_table::{POOL_PROPERTIES, find};
 use tarn_engine::properties::value::{Form, Property};

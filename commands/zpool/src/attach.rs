@@ -3,7 +3,7 @@
 use crate::assignments::Assignments;
 use crate::pools;
 use crate::vdev_grammar;
-use tarn_engine::messages::pool::{Attach, VdevKind};
+use tarn_administration::messages::pool::{Attach, VdevKind};
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

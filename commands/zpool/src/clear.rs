@@ -1,6 +1,6 @@
 //! `zpool clear`.
 
-use tarn_engine::messages::pool::Clear;
+use tarn_administration::messages::pool::Clear;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

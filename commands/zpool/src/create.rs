@@ -4,7 +4,7 @@ use crate::assignments::Assignments;
 use crate::planned;
 use crate::vdev_grammar;
 use crate::vdevs::Names;
-use tarn_engine::messages::pool::{Create, Created, VdevRole};
+use tarn_administration::messages::pool::{Create, Created, VdevRole};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::output;
@@ -164,7 +164,7 @@ fn bad_path(request: &Create) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_engine::messages::pool::{VdevKind, VdevSpec};
+    use tarn_administration::messages::pool::{VdevKind, VdevSpec};
 
     fn parsed(line: &str) -> Result<(Create, Vec<String>), Failure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();

@@ -1,8 +1,8 @@
 //! `zpool destroy`.
 
+use tarn_administration::messages::pool::Destroy;
+use tarn_administration::messages::{Refusal, RefusalKind};
 use tarn_api::client::CallError;
-use tarn_engine::messages::pool::Destroy;
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

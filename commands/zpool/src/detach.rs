@@ -1,6 +1,6 @@
 //! `zpool detach`.
 
-use tarn_engine::messages::pool::Detach;
+use tarn_administration::messages::pool::Detach;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

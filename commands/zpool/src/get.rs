@@ -2,8 +2,8 @@
 
 use crate::asked::{Asked, List};
 use crate::pools;
+use tarn_administration::messages::pool::{Describe, PoolDescription};
 use tarn_api::client::{CallError, Client};
-use tarn_engine::messages::pool::{Describe, PoolDescription};
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::json::{self, Numbers};
 use tarn_terminal::options::{Grammar, Options};

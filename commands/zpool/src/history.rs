@@ -4,8 +4,8 @@
 //! With `-l` each is followed by user and host.
 
 use crate::pools;
+use tarn_administration::messages::pool::{History, HistoryRecord};
 use tarn_api::client::CallError;
-use tarn_engine::messages::pool::{History, HistoryRecord};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::output;

@@ -3,7 +3,7 @@
 use crate::assignments::Assignments;
 use crate::importable;
 use crate::paths;
-use tarn_engine::messages::pool::{FindImportable, Import, Imported, Search};
+use tarn_administration::messages::pool::{FindImportable, Import, Imported, Search};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::output;
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn one_pool_that_is_refused_is_a_failure() {
-        use tarn_engine::messages::{Refusal, RefusalKind};
+        use tarn_administration::messages::{Refusal, RefusalKind};
         let refusal = Refusal::new(RefusalKind::Device, "cannot import 'tank'", "I/O error");
         let imported = Imported {
             refused: vec![refusal],

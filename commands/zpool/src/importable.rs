@@ -4,8 +4,8 @@
 
 use crate::status::{MESSAGES, with_features};
 use crate::vdevs::{CLASSES, Names, with_role};
-use tarn_engine::messages::condition::Condition;
-use tarn_engine::messages::pool::{ImportablePool, VdevRole, VdevStatus};
+use tarn_administration::messages::condition::Condition;
+use tarn_administration::messages::pool::{ImportablePool, VdevRole, VdevStatus};
 
 /// How wide the column of names is at least.
 const NAME_WIDTH_MIN: usize = 10;

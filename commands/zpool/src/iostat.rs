@@ -5,8 +5,8 @@
 use crate::iostat_table::{Form, Part};
 use crate::pools;
 use crate::vdevs::Names;
+use tarn_administration::messages::statistics::{IoSample, VdevIo};
 use tarn_api::client::Client;
-use tarn_engine::messages::statistics::{IoSample, VdevIo};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::interval::Interval;
 use tarn_terminal::options::{Grammar, Options};

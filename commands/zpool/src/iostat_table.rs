@@ -6,8 +6,8 @@
 
 use crate::vdevs::Names;
 use std::fmt::Write;
-use tarn_engine::messages::pool::VdevRole;
-use tarn_engine::messages::statistics::VdevIo;
+use tarn_administration::messages::pool::VdevRole;
+use tarn_administration::messages::statistics::VdevIo;
 use tarn_terminal::number::{nice_count, nice_time};
 
 /// Classes of top-level vdevs, in the order of printing, with their titles.

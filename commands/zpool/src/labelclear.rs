@@ -3,7 +3,7 @@
 use crate::device_path;
 use crate::paths;
 use std::path::Path;
-use tarn_engine::messages::pool::LabelClear;
+use tarn_administration::messages::pool::LabelClear;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

@@ -5,7 +5,7 @@ use crate::list_vdevs;
 use crate::pools;
 use crate::vdevs::Names;
 use serde_json::Value;
-use tarn_engine::messages::pool::PoolDescription;
+use tarn_administration::messages::pool::PoolDescription;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::interval::Interval;
 use tarn_terminal::json::{self, Numbers};

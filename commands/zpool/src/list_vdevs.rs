@@ -7,8 +7,8 @@
 use crate::list::{Column, Request, title};
 use crate::vdev_json;
 use crate::vdevs::{CLASSES, with_role};
-use tarn_engine::messages::Source;
-use tarn_engine::messages::pool::{VdevRole, VdevStatus};
+use tarn_administration::messages::Source;
+use tarn_administration::messages::pool::{VdevRole, VdevStatus};
 use tarn_terminal::json::{self, Numbers};
 use tarn_terminal::number::nice_count;
 use tarn_terminal::show::Exactness;

@@ -1,6 +1,6 @@
 //! `zpool offline` and `zpool online`.
 
-use tarn_engine::messages::pool::{Offline, Online, Switched, SwitchedDevice};
+use tarn_administration::messages::pool::{Offline, Online, Switched, SwitchedDevice};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::output;
@@ -60,7 +60,7 @@ pub fn online(session: &Session, arguments: &[String]) -> Outcome {
     Ok(u8::from(!refusals.is_empty()))
 }
 
-fn refusals(switched: &Switched) -> Vec<(&str, &tarn_engine::messages::Refusal)> {
+fn refusals(switched: &Switched) -> Vec<(&str, &tarn_administration::messages::Refusal)> {
     let refused = |device: &'_ SwitchedDevice| device.refusal.is_some();
     let devices = switched.devices.iter().filter(|device| refused(device));
     devices

@@ -1,7 +1,7 @@
 //! The layout of a pool that is not made: what `-n` prints.
 
 use crate::vdevs::Names;
-use tarn_engine::messages::pool::{VdevKind, VdevRole, VdevSpec, VdevStatus};
+use tarn_administration::messages::pool::{VdevKind, VdevRole, VdevSpec, VdevStatus};
 
 /// Roles of top-level vdevs in the order of printing, with the titles above them.
 const CLASSES: [(VdevRole, &str); 3] = [

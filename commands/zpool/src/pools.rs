@@ -1,7 +1,7 @@
 //! The pools that a command is about.
 
+use tarn_administration::messages::pool::{Describe, PoolDescription};
 use tarn_api::client::{CallError, Client};
-use tarn_engine::messages::pool::{Describe, PoolDescription};
 use tarn_terminal::failure::{Failure, complain};
 use tarn_terminal::json::{Numbers, Object};
 

@@ -1,6 +1,6 @@
 //! `zpool remove`.
 
-use tarn_engine::messages::pool::{Remove, Removed};
+use tarn_administration::messages::pool::{Remove, Removed};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::number;
 use tarn_terminal::options::{Grammar, Options};
@@ -90,7 +90,7 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_engine::messages::pool::RemovedDevice;
+    use tarn_administration::messages::pool::RemovedDevice;
 
     fn parsed(line: &str) -> Result<Request, Failure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();

@@ -1,7 +1,7 @@
 //! Pools for tests: those of the recorded fixtures.
 
-use tarn_engine::messages::pool::{PoolDescription, RootStatus, VdevRole, VdevStatus};
-use tarn_engine::messages::{PropertyValue, Source, Value};
+use tarn_administration::messages::pool::{PoolDescription, RootStatus, VdevRole, VdevStatus};
+use tarn_administration::messages::{PropertyValue, Source, Value};
 
 /// A value with its source.
 pub fn answer(value: Value, source: Source) -> PropertyValue {

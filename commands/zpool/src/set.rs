@@ -1,7 +1,7 @@
 //! `zpool set`.
 
+use tarn_administration::messages::pool::{Describe, PoolDescription, Set, VdevStatus};
 use tarn_api::client::{CallError, Client};
-use tarn_engine::messages::pool::{Describe, PoolDescription, Set, VdevStatus};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::program::Session;
 

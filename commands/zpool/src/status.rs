@@ -5,7 +5,7 @@ use crate::pools;
 use crate::status_dedup;
 use crate::status_json;
 use crate::vdevs::{CLASSES, Names, with_role};
-use tarn_engine::messages::pool::{PoolDescription, VdevRole, VdevStatus};
+use tarn_administration::messages::pool::{PoolDescription, VdevRole, VdevStatus};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::interval::Interval;
 use tarn_terminal::json::{self, Numbers};
@@ -404,7 +404,7 @@ pub fn root(pool: &PoolDescription) -> VdevStatus {
 mod tests {
     use super::*;
     use crate::samples;
-    use tarn_engine::messages::condition::Condition;
+    use tarn_administration::messages::condition::Condition;
 
     fn try_request(line: &str) -> Result<Request, Failure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();

@@ -1,6 +1,6 @@
 //! `zpool status -D`: the tables of deduplicated blocks.
 
-use tarn_engine::messages::pool::{DedupRow, DedupTables};
+use tarn_administration::messages::pool::{DedupRow, DedupTables};
 use tarn_terminal::number::nice_count;
 
 /// The titles of the histogram.

@@ -8,7 +8,7 @@ use crate::status::{MESSAGES, Request, action_text, message_id, root, status_tex
 use crate::vdev_json;
 use crate::vdevs::{CLASSES, with_role};
 use serde_json::Value;
-use tarn_engine::messages::pool::{PoolDescription, VdevRole, VdevStatus};
+use tarn_administration::messages::pool::{PoolDescription, VdevRole, VdevStatus};
 use tarn_terminal::json::{Numbers, Object};
 use tarn_terminal::number::{nice_bytes, nice_count};
 

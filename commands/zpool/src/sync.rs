@@ -1,8 +1,8 @@
 //! `zpool sync`.
 
 use crate::pools;
+use tarn_administration::messages::pool::Sync;
 use tarn_api::client::CallError;
-use tarn_engine::messages::pool::Sync;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;

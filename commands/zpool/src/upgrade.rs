@@ -4,10 +4,10 @@
 //! versions are not raised, which the engine says.
 
 use crate::pools;
+use tarn_administration::messages::Value;
+use tarn_administration::messages::pool::{PoolDescription, Upgrade};
 use tarn_api::client::{CallError, Client};
 use tarn_engine::features::{Feature, Support};
-use tarn_engine::messages::Value;
-use tarn_engine::messages::pool::{PoolDescription, Upgrade};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::output;
@@ -362,7 +362,7 @@ mod tests {
 
     fn with(name: &str, value: Value) -> PoolDescription {
         let mut pool = samples::pool("tank", Vec::new());
-        let answer = samples::answer(value, tarn_engine::messages::Source::Local);
+        let answer = samples::answer(value, tarn_administration::messages::Source::Local);
         pool.properties.insert(name.to_string(), answer);
         pool
     }

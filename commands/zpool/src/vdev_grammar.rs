@@ -5,7 +5,7 @@
 //! another such word. `spare` and `cache` are both.
 
 use crate::device_path;
-use tarn_engine::messages::pool::{VdevKind, VdevRole, VdevSpec};
+use tarn_administration::messages::pool::{VdevKind, VdevRole, VdevSpec};
 
 /// The most devices in a raidz or dRAID group.
 const GROUP_MAX: usize = 255;

@@ -1,6 +1,6 @@
 //! What JSON output says of a vdev before anything else.
 
-use tarn_engine::messages::pool::{VdevRole, VdevStatus};
+use tarn_administration::messages::pool::{VdevRole, VdevStatus};
 use tarn_terminal::json::{Numbers, Object};
 
 /// The members that every vdev has.

@@ -1,6 +1,6 @@
 //! Vdevs as they are named and ordered on the terminal.
 
-use tarn_engine::messages::pool::{VdevRole, VdevStatus};
+use tarn_administration::messages::pool::{VdevRole, VdevStatus};
 
 /// Classes of top-level vdevs that are listed below the others, with their titles.
 pub const CLASSES: [(VdevRole, &str); 3] = [

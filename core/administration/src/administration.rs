@@ -6,10 +6,8 @@
 //! routes, its OpenAPI description and its client from the same list. So an operation exists in all
 //! four places or in none.
 
+use crate::messages::{Caller, Changed, Done, Refusal, dataset, delegation, pool, statistics};
 use tarn_engine::Presence;
-use tarn_engine::messages::{
-    Caller, Changed, Done, Refusal, dataset, delegation, pool, statistics,
-};
 use tarn_host::Pipe;
 
 /// The caller of an operation, and the command line for `zpool history`.

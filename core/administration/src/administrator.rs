@@ -1,10 +1,10 @@
 //! What carries out commands: an engine, and what commands on it want to know of each other.
 
 use crate::datasets::{Watched, WatchedReceive};
+use crate::messages::pool::PoolDescription;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tarn_engine::Engine;
-use tarn_engine::messages::pool::PoolDescription;
 use tarn_host::lock::{Mutex, Rank};
 
 /// Watched sends.

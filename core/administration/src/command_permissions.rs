@@ -15,6 +15,7 @@
 
 use crate::administration::Call;
 use crate::administrator::Administrator;
+use crate::messages::{Caller, Refusal};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::delegation::{self, User};
 use tarn_dataset::error::DatasetError;
@@ -23,7 +24,6 @@ use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
 use tarn_dataset::properties::table;
 use tarn_dataset::task::SyncTask;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::{Caller, Refusal};
 pub(crate) use tarn_engine::policy::{Denial, is_trusted, permission, require};
 use tarn_pool::TaskError;
 use tarn_probe::Operation;

@@ -5,8 +5,8 @@
 //! percentiles and every bucket that is not empty, each 6.25 % wide.
 
 use crate::administrator::Administrator;
+use crate::messages::statistics::{Kstat, KstatGroup, Kstats};
 use serde_json::{Map, json};
-use tarn_engine::messages::statistics::{Kstat, KstatGroup, Kstats};
 use tarn_probe::{HistogramSnapshot, Value, registry};
 
 /// Percentiles that are shown, in thousandths.

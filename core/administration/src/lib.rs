@@ -3,7 +3,7 @@
 //! # Mechanism
 //! [`Administration`](administration::Administration) has one method for each command, from one
 //! list. A request and its reply are plain serialisable values
-//! ([`messages`](tarn_engine::messages)): the control interface carries them as JSON, and the
+//! ([`messages`]): the control interface carries them as JSON, and the
 //! commands print the replies. What a message cannot say, a command cannot do. [`Administrator`]
 //! implements it upon an [`Engine`](tarn_engine::Engine): it asks for permissions, makes the
 //! change, and notes the command in the history of the pool.
@@ -23,6 +23,7 @@ mod create;
 mod datasets;
 mod inert;
 mod kstat;
+pub mod messages;
 mod pools;
 mod service;
 

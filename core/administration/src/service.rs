@@ -2,7 +2,7 @@
 
 use crate::administration::{Administration, Call};
 use crate::administrator::Administrator;
-use tarn_engine::messages::{Changed, Done, Refusal, dataset, delegation, pool, statistics};
+use crate::messages::{Changed, Done, Refusal, dataset, delegation, pool, statistics};
 use tarn_probe::{Operation, Outcome};
 
 impl Administrator {

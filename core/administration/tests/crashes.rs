@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
+use tarn_administration::messages::dataset::{Create, Set};
+use tarn_administration::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::engine::{Engine, EngineOptions};
 use tarn_engine::files::{
     Credentials, DeviceNumber, FileKind, NewFile, Operation, RenameMode, WriteAt,
 };
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::dataset::{Create, Set};
-use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::mounts::{
     Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
 };

@@ -7,11 +7,11 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use support::{Bench, call, owned};
 use tarn_administration::administration::Administration;
-use tarn_engine::files::{Credentials, Operation};
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     Create, ListActivities, MakeClone, Mount, Snapshot, Unmount, Upgrade,
 };
-use tarn_engine::messages::{RefusalKind, Source, Value, pool};
+use tarn_administration::messages::{RefusalKind, Source, Value, pool};
+use tarn_engine::files::{Credentials, Operation};
 
 #[test]
 fn file_systems_are_made_mounted_and_destroyed() {

@@ -6,14 +6,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use support::{Bench, call, owned};
 use tarn_administration::administration::{Administration, Call};
-use tarn_engine::Pipe;
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     Create, DatasetKind, Describe, Destroy, Diff, Hold, Inherit, MakeBookmark, MakeClone, Mount,
     Promote, Receive, ReceiveNames, Rename, Rollback, Send, Set, Snapshot, Unmount,
 };
-use tarn_engine::messages::delegation::{Allow, Grant, Holder, ListAllowed, Unallow};
-use tarn_engine::messages::pool;
-use tarn_engine::messages::{Caller, Refusal, RefusalKind};
+use tarn_administration::messages::delegation::{Allow, Grant, Holder, ListAllowed, Unallow};
+use tarn_administration::messages::pool;
+use tarn_administration::messages::{Caller, Refusal, RefusalKind};
+use tarn_engine::Pipe;
 use tarn_engine::mounts::MountOptions;
 
 const ANN: u32 = 4_000_001;

@@ -8,11 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use support::{Bench, call};
 use tarn_administration::administration::{Administration, Call};
-use tarn_engine::files::{Credentials, Operation};
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     DatasetKind, Describe, Destroy, Hold, MakeClone, Promote, Receive, Rollback, Send, Snapshot,
 };
-use tarn_engine::messages::{Refusal, Value};
+use tarn_administration::messages::{Refusal, Value};
+use tarn_engine::files::{Credentials, Operation};
 use tarn_host::Pipe;
 
 const MIB: usize = 1 << 20;

@@ -6,15 +6,15 @@ use std::io::{Read, Seek};
 use std::os::unix::net::UnixStream;
 use support::{Bench, call};
 use tarn_administration::administration::{Administration, Call};
+use tarn_administration::messages::dataset::{
+    DatasetKind, Describe, Diff, DiffLine, FileChange, MakeClone, Snapshot, Unmount,
+};
+use tarn_administration::messages::{Refusal, RefusalKind, unescape};
 use tarn_engine::Pipe;
 use tarn_engine::files::{
     Credentials, DeviceNumber, FileKind, NewFile, ObjectId, Operation, RenameMode, SetAttributes,
     Tree, WriteAt, XattrMode,
 };
-use tarn_engine::messages::dataset::{
-    DatasetKind, Describe, Diff, DiffLine, FileChange, MakeClone, Snapshot, Unmount,
-};
-use tarn_engine::messages::{Refusal, RefusalKind, unescape};
 
 /// The files of a mounted dataset, by paths.
 struct Files {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use support::Notebook;
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
+use tarn_administration::messages::condition::Condition;
+use tarn_administration::messages::pool::{self, ImportablePool, Search};
 use tarn_engine::engine::{Engine, EngineOptions};
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::condition::Condition;
-use tarn_engine::messages::pool::{self, ImportablePool, Search};
 use tarn_engine::{Host, RealOptions};
 use tarn_golden::Fixtures;
 

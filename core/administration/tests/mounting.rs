@@ -5,8 +5,8 @@ mod support;
 use std::sync::Arc;
 use support::{Bench, call, owned};
 use tarn_administration::administration::Administration;
-use tarn_engine::messages::dataset::{Mount, Rollback, Set, Snapshot, Unmount, Upgrade};
-use tarn_engine::messages::{Changed, Refusal};
+use tarn_administration::messages::dataset::{Mount, Rollback, Set, Snapshot, Unmount, Upgrade};
+use tarn_administration::messages::{Changed, Refusal};
 
 fn unmount(bench: &Bench, name: Option<&str>, force: bool) -> Result<(), String> {
     let name = name.map(str::to_string);

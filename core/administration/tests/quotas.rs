@@ -5,13 +5,13 @@ mod support;
 
 use support::{Bench, call, owned};
 use tarn_administration::administration::{Administration, Call};
-use tarn_engine::files::{Credentials, Operation, SetAttributes};
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     Create, DatasetKind, Describe, ListOwners, MakeClone, Mount, OwnerKind, OwnerUse, Owners,
     Snapshot, Unmount,
 };
-use tarn_engine::messages::pool::Upgrade;
-use tarn_engine::messages::{Caller, Refusal, RefusalKind, Source, Value};
+use tarn_administration::messages::pool::Upgrade;
+use tarn_administration::messages::{Caller, Refusal, RefusalKind, Source, Value};
+use tarn_engine::files::{Credentials, Operation, SetAttributes};
 
 const EDQUOT: i32 = 122;
 

@@ -8,10 +8,10 @@ use std::io::{Seek, Write};
 use std::os::unix::net::UnixStream;
 use support::{Bench, call};
 use tarn_administration::administration::{Administration, Call};
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     DatasetKind, Describe, Destroy, Receive, Rename, Send, Snapshot,
 };
-use tarn_engine::messages::{Refusal, Value};
+use tarn_administration::messages::{Refusal, Value};
 use tarn_host::Pipe;
 use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
 use tarn_ondisk::sealing::Sealing;

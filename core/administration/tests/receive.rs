@@ -8,11 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
 use support::{Bench, call, owned};
 use tarn_administration::administration::{Administration, Call};
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     AbortReceive, DatasetKind, Describe, Receive, ReceiveEvent, ReceiveNames, Received, Send,
     Snapshot,
 };
-use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_administration::messages::{Refusal, RefusalKind};
 use tarn_host::Pipe;
 use tarn_ondisk::stream::{
     Begin, FreeObjects, FreeRecord, MAGIC, ObjectRecord, RECORD_BYTES, Record, SpillRecord,

@@ -8,9 +8,9 @@ use std::io::Seek;
 use std::os::unix::net::UnixStream;
 use support::{Bench, call};
 use tarn_administration::administration::{Administration, Call};
+use tarn_administration::messages::dataset::{Receive, Send, Snapshot};
+use tarn_administration::messages::statistics::Kstat;
 use tarn_engine::Pipe;
-use tarn_engine::messages::dataset::{Receive, Send, Snapshot};
-use tarn_engine::messages::statistics::Kstat;
 
 const MIB: usize = 1 << 20;
 

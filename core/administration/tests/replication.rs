@@ -10,13 +10,13 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::net::UnixStream;
 use support::{Bench, call};
 use tarn_administration::administration::{Administration, Call};
-use tarn_engine::Pipe;
-use tarn_engine::files::{Credentials, DeviceNumber, FileKind, NewFile, Operation};
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     DatasetKind, Describe, Destroy, Hold, MakeClone, Promote, Receive, ReceiveEvent, ReceiveLine,
     ReceiveProgress, Received, Rename, Send, Series, Snapshot, Unmount, WatchReceive,
 };
-use tarn_engine::messages::{Refusal, Source, Value};
+use tarn_administration::messages::{Refusal, Source, Value};
+use tarn_engine::Pipe;
+use tarn_engine::files::{Credentials, DeviceNumber, FileKind, NewFile, Operation};
 use tarn_host::sim::Random;
 
 /// The process id of the caller, a part of temporary names.

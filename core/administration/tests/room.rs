@@ -5,9 +5,9 @@ mod support;
 
 use support::{Bench, call, owned};
 use tarn_administration::administration::Administration;
+use tarn_administration::messages::RefusalKind;
+use tarn_administration::messages::dataset::{Destroy, Rollback, Set, Snapshot};
 use tarn_engine::files::{Allocate, Credentials, Operation, SetAttributes};
-use tarn_engine::messages::RefusalKind;
-use tarn_engine::messages::dataset::{Destroy, Rollback, Set, Snapshot};
 
 const MIB: u64 = 1 << 20;
 const ENOSPC: i32 = 28;

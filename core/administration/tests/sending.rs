@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use support::{Bench, call, owned};
 use tarn_administration::administration::{Administration, Call};
-use tarn_engine::Pipe;
-use tarn_engine::files::{Credentials, Operation};
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     DatasetKind, Describe, Destroy, Inherit, MakeBookmark, MakeClone, Mount, ReadToken, Receive,
     Received, Rollback, Send, SendPlan, Series, Snapshot, Unmount, Upgrade,
 };
-use tarn_engine::messages::pool::Export;
-use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_administration::messages::pool::Export;
+use tarn_administration::messages::{Refusal, RefusalKind};
+use tarn_engine::Pipe;
+use tarn_engine::files::{Credentials, Operation};
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::stream::Record;
 use tarn_stream::reading::StreamReader;
@@ -198,7 +198,7 @@ fn an_increment_from_a_bookmark_is_that_from_its_snapshot() {
 /// A whole stream, and one resumed in its middle: from there on the records are the same.
 #[test]
 fn a_stream_goes_on_where_it_broke_off() {
-    use tarn_engine::messages::dataset::ResumePoint;
+    use tarn_administration::messages::dataset::ResumePoint;
     let bench = bench_with_snapshots();
     let whole = bytes_of(&sent(&bench, &of("tank/a@one", None)).unwrap());
     let offset = 3 * (1 << 20);

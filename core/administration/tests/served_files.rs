@@ -6,10 +6,10 @@ mod support;
 use std::sync::Arc;
 use support::{Bench, call};
 use tarn_administration::administration::Administration;
+use tarn_administration::messages::Refusal;
+use tarn_administration::messages::dataset::{Destroy, Mount, Rollback, Snapshot, Unmount};
+use tarn_administration::messages::pool::Export;
 use tarn_engine::files::{Credentials, Held, HoldPurpose, Operation, Tree};
-use tarn_engine::messages::Refusal;
-use tarn_engine::messages::dataset::{Destroy, Mount, Rollback, Snapshot, Unmount};
-use tarn_engine::messages::pool::Export;
 
 /// `tank/a` with a file and a snapshot.
 fn bench() -> Bench {

@@ -6,9 +6,11 @@ mod support;
 use std::sync::Arc;
 use support::{Bench, call};
 use tarn_administration::administration::Administration;
+use tarn_administration::messages::Refusal;
+use tarn_administration::messages::dataset::{
+    Destroy, Hold, MakeClone, Promote, Rollback, Snapshot,
+};
 use tarn_engine::files::{Credentials, Operation, Tree};
-use tarn_engine::messages::Refusal;
-use tarn_engine::messages::dataset::{Destroy, Hold, MakeClone, Promote, Rollback, Snapshot};
 
 /// `tank/a` with a file and a snapshot.
 fn bench() -> Bench {

@@ -5,13 +5,13 @@ mod support;
 use std::sync::Arc;
 use support::{Bench, call};
 use tarn_administration::administration::Administration;
+use tarn_administration::messages::dataset::{DatasetKind, Describe, Hold, MakeClone};
+use tarn_administration::messages::delegation::{Allow, Grant, Holder};
+use tarn_administration::messages::pool;
 use tarn_engine::files::{
     CheckedByCaller, ControlEntry, Credentials, DeviceNumber, FileKind, NewFile, Operation,
     RenameMode, Tree,
 };
-use tarn_engine::messages::dataset::{DatasetKind, Describe, Hold, MakeClone};
-use tarn_engine::messages::delegation::{Allow, Grant, Holder};
-use tarn_engine::messages::pool;
 
 const ANN: u32 = 4_000_001;
 

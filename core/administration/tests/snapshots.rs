@@ -5,12 +5,12 @@ mod support;
 use std::sync::Arc;
 use support::{Bench, call, owned};
 use tarn_administration::administration::Administration;
-use tarn_engine::files::{Credentials, FileSystem, Operation};
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     DatasetKind, Describe, Destroy, Destroyed, Hold, ListHolds, MakeBookmark, MakeClone, Promote,
     Rename, Rollback, Snapshot,
 };
-use tarn_engine::messages::{Refusal, RefusalKind, pool};
+use tarn_administration::messages::{Refusal, RefusalKind, pool};
+use tarn_engine::files::{Credentials, FileSystem, Operation};
 
 const MIB: usize = 1 << 20;
 

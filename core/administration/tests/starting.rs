@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
+use tarn_administration::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::engine::{Engine, EngineOptions};
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::mounts::{
     Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
 };

@@ -11,10 +11,10 @@
 //! the first two are held while a device is waited for.
 
 use crate::instance::Instance;
-use crate::messages::{Refusal, RefusalKind};
 use crate::mount_index::MountIndex;
 use crate::mounts::{Mounted, Mounter, Standing};
 use crate::presence::Presence;
+use crate::refusals::{Refusal, RefusalKind};
 use crate::served::ServedFiles;
 use crate::streams::Streams;
 use crate::turns::Turns;

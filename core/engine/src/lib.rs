@@ -12,7 +12,6 @@ pub mod files;
 pub mod importing;
 pub mod inspect;
 pub mod instance;
-pub mod messages;
 pub mod mount_index;
 pub mod mount_options;
 pub mod mounting;

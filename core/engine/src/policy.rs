@@ -4,7 +4,7 @@
 //! of those above it decide; the checks, their order and the refusals are those of OpenZFS's
 //! `zfs_secpolicy_*` functions.
 
-use crate::messages::{Refusal, RefusalKind};
+use crate::refusals::{Refusal, RefusalKind};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::delegation::{self, User};
 use tarn_dataset::error::DatasetError;

@@ -1,8 +1,111 @@
-//! Errors of the layers below, as refusals of commands.
+//! Refusals, and errors of the layers below as refusals.
 
-use crate::messages::{Refusal, RefusalKind};
+use serde::{Deserialize, Serialize};
 use tarn_dataset::task::TaskRefusal;
 use tarn_pool::TaskError;
+use utoipa::ToSchema;
+
+/// Why an operation was refused or failed, in OpenZFS's words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Refusal {
+    /// What kind of refusal it is: programs branch on this and not on the text.
+    pub kind: RefusalKind,
+    /// The headline: `cannot create 'tank'`. Empty when OpenZFS prints none.
+    pub action: String,
+    /// The reason: `pool already exists`. Printed as `action: reason`.
+    pub reason: String,
+    /// Further lines, printed as they are (hints, `use '-f' to override ...`).
+    #[serde(default)]
+    pub hints: Vec<String>,
+}
+
+impl Refusal {
+    /// A refusal without hints.
+    pub fn new(kind: RefusalKind, action: impl Into<String>, reason: impl Into<String>) -> Self {
+        Refusal {
+            kind,
+            action: action.into(),
+            reason: without_error_numbers(&reason.into()),
+            hints: Vec::new(),
+        }
+    }
+
+    /// The same with one more line for people.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(without_error_numbers(&hint.into()));
+        self
+    }
+}
+
+/// A text without the numbers that the standard library appends to the system's errors:
+/// ` (os error 2)`.
+pub fn without_error_numbers(text: &str) -> String {
+    const BEGINNING: &str = " (os error ";
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(BEGINNING) {
+        let (before, number) = (&rest[..at], &rest[at + BEGINNING.len()..]);
+        kept.push_str(before);
+        let end =
+            number.trim_start_matches(|letter: char| letter == '-' || letter.is_ascii_digit());
+        rest = match end.strip_prefix(')') {
+            Some(after) if end.len() < number.len() => after,
+            _ => {
+                kept.push_str(BEGINNING);
+                number
+            }
+        };
+    }
+    kept.push_str(rest);
+    kept
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.action.is_empty(), self.reason.is_empty()) {
+            (false, false) => write!(f, "{}: {}", self.action, self.reason)?,
+            (false, true) => write!(f, "{}", self.action)?,
+            (true, _) => write!(f, "{}", self.reason)?,
+        }
+        for hint in &self.hints {
+            write!(f, "\n{hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Kinds of refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RefusalKind {
+    /// No such pool, dataset, property or vdev.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// A name, number or option that cannot be.
+    Invalid,
+    /// Mounted, in use, has children, has clones.
+    Busy,
+    /// The caller may not.
+    Denied,
+    /// No room: pool full, quota, reservation.
+    NoSpace,
+    /// The pool was imported read-only.
+    ReadOnly,
+    /// A device could not be read or written.
+    Device,
+    /// The pool is suspended.
+    Suspended,
+    /// Contents that make no sense on disk.
+    Corrupt,
+    /// Tarn cannot do this; the text says what.
+    Unsupported,
+    /// Last used by another host.
+    OtherHost,
+}
 
 /// The reason while a pool is suspended.
 pub const SUSPENDED: &str = "pool I/O is currently suspended";

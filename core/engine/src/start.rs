@@ -3,10 +3,9 @@
 
 use crate::engine::Engine;
 use crate::importing::cache_file::cached_pools;
-use crate::messages::pool::{Import, Search};
-use crate::messages::{Refusal, RefusalKind};
+use crate::importing::requests::{Import, Search};
 use crate::presence::Presence;
-use crate::refusals::of_task;
+use crate::refusals::{Refusal, RefusalKind, of_task};
 use std::collections::BTreeSet;
 use tarn_pool::Leaving;
 

@@ -10,8 +10,8 @@
 //! with streams is busy; by force their pipes are stopped and the streams waited for.
 
 use crate::engine::OpenPool;
-use crate::messages::{Refusal, RefusalKind};
 use crate::presence::Presence;
+use crate::refusals::{Refusal, RefusalKind};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tarn_host::lock::{Condvar, Mutex, Rank};

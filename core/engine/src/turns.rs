@@ -16,8 +16,7 @@
 //! which ends when the device answers or the pool is given up.
 
 use crate::engine::{Engine, OpenPool};
-use crate::messages::{Refusal, RefusalKind};
-use crate::refusals::SUSPENDED;
+use crate::refusals::{Refusal, RefusalKind, SUSPENDED};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 #[allow(unused_imports, reason = "the list of operations names all of them")]
-use tarn_engine::messages::{
+use tarn_administration::messages::{
     Changed, Done, Envelope, Refusal, dataset, delegation, pool, statistics,
 };
 use thiserror::Error;

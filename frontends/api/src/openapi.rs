@@ -1,7 +1,9 @@
 //! The description of the interface, made from the list of operations.
 
 #[allow(unused_imports, reason = "the list of operations names all of them")]
-use tarn_engine::messages::{Changed, Done, Refusal, dataset, delegation, pool, statistics};
+use tarn_administration::messages::{
+    Changed, Done, Refusal, dataset, delegation, pool, statistics,
+};
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem, PathsBuilder};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{ComponentsBuilder, ObjectBuilder, Schema, Type};

@@ -14,7 +14,7 @@ use std::future::Future;
 use std::sync::Arc;
 use tarn_administration::administration::{Administration, Call};
 #[allow(unused_imports, reason = "the list of operations names all of them")]
-use tarn_engine::messages::{
+use tarn_administration::messages::{
     Caller, Done, Envelope, Refusal, RefusalKind, dataset, delegation, pool, statistics,
 };
 use tarn_engine::{Presence, groups_of_peer};
@@ -252,7 +252,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::sync::mpsc::{Sender, channel};
     use std::time::Duration;
-    use tarn_engine::messages::Changed;
+    use tarn_administration::messages::Changed;
 
     /// Tells of its caller, and works until he is gone.
     struct Waiter(Sender<Presence>);

@@ -16,12 +16,12 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
-use tarn_engine::instance::Instance;
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     Create, DatasetDescription, Describe, Destroy, Mount, Rename, Rollback, Set, Snapshot, Unmount,
 };
-use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
-use tarn_engine::messages::{Refusal, RefusalKind, Value};
+use tarn_administration::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
+use tarn_administration::messages::{Refusal, RefusalKind, Value};
+use tarn_engine::instance::Instance;
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tarn_fuse::FuseMounter;
 use tarn_serving::{AwakeProcessors, ServingThreads};

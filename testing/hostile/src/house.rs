@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
+use tarn_administration::messages::{Refusal, dataset, pool};
 use tarn_engine::files::{
     Allocate, Credentials, DeviceNumber, FileKind, FileSystem, NewFile, ObjectId, Operation,
     PosixError, RenameMode, SetAttributes, Tree, WriteAt, XattrMode,
 };
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::{Refusal, dataset, pool};
 use tarn_engine::mounts::{
     Ended, Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter,
     Standing,

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
-use tarn_engine::messages::pool::VdevKind;
+use tarn_administration::messages::pool::VdevKind;
 use tarn_host::sim::{Random, SimDisk, SimHost, SimOptions};
 use tarn_ondisk::declare::widen;
 

@@ -7,10 +7,10 @@ use crate::house::{Files, House, call, operation, search};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tarn_administration::administration::Administration;
+use tarn_administration::messages::{Refusal, dataset, pool, statistics};
 use tarn_engine::files::{
     Attributes, Credentials, DirectoryEntry, FileKind, FileSystem, ObjectId, PosixError, Seek,
 };
-use tarn_engine::messages::{Refusal, dataset, pool, statistics};
 
 /// So many files of a file system are looked at.
 const FILES_MAX: usize = 400;

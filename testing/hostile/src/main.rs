@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use tarn_engine::messages::pool::VdevKind;
+use tarn_administration::messages::pool::VdevKind;
 use tarn_golden::Fixtures;
 use tarn_hostile::cut;
 use tarn_hostile::images::Base;

@@ -19,11 +19,11 @@ use crate::{leaks, stream_lies, streams};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use tarn_administration::administration::Administration;
-use tarn_engine::messages::Value;
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::Value;
+use tarn_administration::messages::dataset::{
     DatasetKind, Describe, Receive, ReceiveNames, Send, Series, Snapshot,
 };
-use tarn_engine::messages::pool::VdevKind;
+use tarn_administration::messages::pool::VdevKind;
 use tarn_host::sim::{Random, SimHost};
 
 const POOL: &str = "tank";

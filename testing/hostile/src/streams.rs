@@ -12,11 +12,11 @@ use std::os::unix::net::UnixStream;
 use crate::house::call;
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
-use tarn_engine::Pipe;
-use tarn_engine::messages::dataset::{
+use tarn_administration::messages::dataset::{
     AbortReceive, DatasetDescription, DatasetKind, Describe, ReadToken, Receive, Received, Send,
 };
-use tarn_engine::messages::{RefusalKind, Value};
+use tarn_administration::messages::{RefusalKind, Value};
+use tarn_engine::Pipe;
 
 /// The property that has the token.
 const TOKEN: &str = "receive_resume_token";

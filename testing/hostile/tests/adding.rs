@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tarn_administration::administration::Administration;
-use tarn_engine::messages::Refusal;
-use tarn_engine::messages::pool::{Add, VdevKind, VdevRole, VdevSpec};
+use tarn_administration::messages::Refusal;
+use tarn_administration::messages::pool::{Add, VdevKind, VdevRole, VdevSpec};
 use tarn_host::sim::{Fault, SimHost, SimOptions};
 use tarn_host::{Action, Errno, Host};
 use tarn_hostile::house::{DISKS, Files, House, call, noise};
@@ -83,7 +83,7 @@ fn while_storing(host: &Host, house: &House, work: impl FnOnce()) {
         let mut number = 1_000;
         while !is_done.load(Ordering::Relaxed) {
             put(&files, number);
-            let request = tarn_engine::messages::pool::Sync::default();
+            let request = tarn_administration::messages::pool::Sync::default();
             administrator.pool_sync(&call(), request).unwrap();
             number += 1;
         }

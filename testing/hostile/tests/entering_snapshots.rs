@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 use tarn_administration::administration::Administration;
-use tarn_engine::messages::dataset::{Destroy, Snapshot};
-use tarn_engine::messages::pool::VdevKind;
+use tarn_administration::messages::dataset::{Destroy, Snapshot};
+use tarn_administration::messages::pool::VdevKind;
 use tarn_host::sim::{SimHost, SimOptions};
 use tarn_hostile::house::{DISKS, House, call, operation};
 

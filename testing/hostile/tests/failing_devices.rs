@@ -2,9 +2,9 @@
 //! commands answer either way.
 
 use std::sync::{Arc, Mutex};
+use tarn_administration::messages::RefusalKind;
+use tarn_administration::messages::pool::{PoolDescription, VdevKind, VdevStatus};
 use tarn_engine::files::PosixError;
-use tarn_engine::messages::RefusalKind;
-use tarn_engine::messages::pool::{PoolDescription, VdevKind, VdevStatus};
 use tarn_host::sim::{Fault, SimDisk, SimHost, SimOptions};
 use tarn_host::{Action, Errno, Host};
 use tarn_hostile::house::{DISKS, Files, House, noise};

@@ -1,9 +1,9 @@
 //! A pool that fills up says so to writers, takes deletes, gives the room back, and imports again.
 
 use tarn_administration::administration::Administration;
+use tarn_administration::messages::dataset;
+use tarn_administration::messages::pool::{Create, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::files::PosixError;
-use tarn_engine::messages::dataset;
-use tarn_engine::messages::pool::{Create, VdevKind, VdevRole, VdevSpec};
 use tarn_host::sim::{Random, SimHost, SimOptions};
 use tarn_hostile::house::{DISKS, Files, House, call, noise};
 

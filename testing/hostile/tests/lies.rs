@@ -1,7 +1,7 @@
 //! The liar is believed because all that it tells verifies; what it tells without changing anything
 //! must be the truth.
 
-use tarn_engine::messages::pool::VdevKind;
+use tarn_administration::messages::pool::VdevKind;
 use tarn_hostile::house::{DISKS, House};
 use tarn_hostile::images::Base;
 use tarn_hostile::lie::Liar;

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tarn_administration::administration::Administration;
-use tarn_engine::messages::Refusal;
-use tarn_engine::messages::dataset::Mount;
-use tarn_engine::messages::pool::{
+use tarn_administration::messages::Refusal;
+use tarn_administration::messages::dataset::Mount;
+use tarn_administration::messages::pool::{
     Attach, Create, Detach, Import, Imported, Offline, Online, Remove, Switched, VdevKind,
     VdevRole, VdevSpec, VdevStatus,
 };
@@ -153,7 +153,7 @@ fn detach(house: &House, device: &str) -> Result<(), Refusal> {
 
 fn states(switched: Switched) -> Vec<String> {
     let devices = switched.devices.into_iter();
-    let state = |device: tarn_engine::messages::pool::SwitchedDevice| match device.refusal {
+    let state = |device: tarn_administration::messages::pool::SwitchedDevice| match device.refusal {
         None => device.state,
         Some(refusal) => refusal.to_string(),
     };

@@ -3,9 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_administration::administration::Administration;
+use tarn_administration::messages::RefusalKind;
+use tarn_administration::messages::pool::{Create, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::inspect::{Inspection, Source};
-use tarn_engine::messages::RefusalKind;
-use tarn_engine::messages::pool::{Create, VdevKind, VdevRole, VdevSpec};
 use tarn_host::sim::{Fault, SimDisk, SimHost, SimOptions};
 use tarn_host::{Action, Errno, Host};
 use tarn_hostile::house::{DISKS, House, call, noise};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 use tarn_administration::administration::Administration;
-use tarn_engine::messages::pool::{Import, Set, VdevKind};
-use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_administration::messages::pool::{Import, Set, VdevKind};
+use tarn_administration::messages::{Refusal, RefusalKind};
 use tarn_host::Host;
 use tarn_host::sim::{SimHost, SimOptions};
 use tarn_hostile::devices::{Devices, Disk};

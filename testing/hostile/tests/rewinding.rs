@@ -2,8 +2,8 @@
 //! to.
 
 use tarn_administration::administration::Administration;
-use tarn_engine::messages::Refusal;
-use tarn_engine::messages::pool::{Import, Imported, VdevKind};
+use tarn_administration::messages::Refusal;
+use tarn_administration::messages::pool::{Import, Imported, VdevKind};
 use tarn_host::Host;
 use tarn_host::sim::{SimDisk, SimHost, SimOptions};
 use tarn_hostile::house::{DISKS, Files, House, call, noise, search};

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tarn_administration::administration::Administration;
+use tarn_administration::messages::dataset::{self, DatasetKind};
+use tarn_administration::messages::{Refusal, Value, pool};
 use tarn_engine::Host;
 use tarn_engine::files::Operation;
-use tarn_engine::messages::dataset::{self, DatasetKind};
-use tarn_engine::messages::{Refusal, Value, pool};
 use tarn_host::sim::Random;
 use tarn_hostile::house::{Files, House, call, noise};
 

@@ -1,6 +1,6 @@
 //! Of which devices a pool is made.
 
-use tarn_engine::messages::pool::{VdevKind, VdevRole, VdevSpec};
+use tarn_administration::messages::pool::{VdevKind, VdevRole, VdevSpec};
 use tarn_hostile::house::DISKS;
 
 /// The size of each disk.

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tarn_administration::administration::Administration;
+use tarn_administration::messages::{dataset, pool};
 use tarn_engine::files::FileKind;
-use tarn_engine::messages::{dataset, pool};
 use tarn_host::Host;
 use tarn_host::sim::{Fault, Random, SimHost, SimOptions};
 use tarn_hostile::house::{DISKS, Files, House, call, noise};

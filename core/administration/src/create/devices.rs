@@ -6,13 +6,13 @@
 
 use super::replication;
 use crate::administrator::Administrator;
+use crate::messages::pool::{VdevKind as Kind, VdevRole, VdevSpec};
+use crate::messages::{Refusal, RefusalKind};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::importing::own_mounts::lies_on_own_mount;
-use tarn_engine::messages::pool::{VdevKind as Kind, VdevRole, VdevSpec};
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_host::{FileKind, Host, OpenMode};
 use tarn_ondisk::units::Guid;
 use tarn_pool::NewVdev;

@@ -2,9 +2,9 @@
 
 use super::set::kind_named;
 use crate::administrator::Administrator;
+use crate::messages::dataset::{Activities, DatasetKind, ListActivities};
+use crate::messages::{Refusal, RefusalKind};
 use tarn_engine::files::Tree;
-use tarn_engine::messages::dataset::{Activities, DatasetKind, ListActivities};
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_probe::Operation;
 
 impl Administrator {

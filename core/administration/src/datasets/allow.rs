@@ -8,16 +8,14 @@ use super::cannot_open;
 use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::command_permissions::{need, permission};
+use crate::messages::delegation::{Allow, Allowed, AllowedAt, Grant, Holder, ListAllowed, Unallow};
+use crate::messages::{Done, Refusal, RefusalKind};
 use tarn_dataset::delegation::{self, Delegated};
 use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::ops::delegate::{Delegate, Revoke};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::{Change, Property};
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::delegation::{
-    Allow, Allowed, AllowedAt, Grant, Holder, ListAllowed, Unallow,
-};
-use tarn_engine::messages::{Done, Refusal, RefusalKind};
 use tarn_engine::refusals::of_task;
 use tarn_ondisk::delegation as stored;
 use tarn_ondisk::delegation::{Key, Listed, SET_NAME_BYTES_MAX, Scope};

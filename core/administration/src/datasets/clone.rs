@@ -8,12 +8,12 @@ use crate::administrator::Administrator;
 use crate::call_record;
 use crate::command_permissions::{need, permission};
 use crate::inert;
+use crate::messages::dataset::{Created, MakeClone};
+use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::ops::clone::CloneSnapshot;
 use tarn_dataset::properties::value::Kinds;
-use tarn_engine::messages::dataset::{Created, MakeClone};
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::refusals::of_task;
 use tarn_probe::Operation;
 

@@ -13,6 +13,8 @@ use super::destroy::{
 use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::call_record;
+use crate::messages::dataset::{Destroy, Destroyed};
+use crate::messages::{Refusal, RefusalKind};
 use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
@@ -21,8 +23,6 @@ use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::destroy_snapshot::DestroySnapshots;
 use tarn_dataset::space_used::freed_by_range;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::dataset::{Destroy, Destroyed};
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::mounting::remount::{Back, Extent, named};
 use tarn_engine::refusals::of_tasks;
 use tarn_engine::served::ServedFiles;

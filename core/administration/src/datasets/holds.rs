@@ -6,13 +6,13 @@ use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::call_record;
 use crate::command_permissions::{Need, need, permission};
+use crate::messages::dataset::{Hold, Holds, ListHolds, SnapshotHolds};
+use crate::messages::{Done, Refusal, RefusalKind};
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::look_through::Look;
 use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::ops::hold::{HoldSnapshots, ReleaseHolds};
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::dataset::{Hold, Holds, ListHolds, SnapshotHolds};
-use tarn_engine::messages::{Done, Refusal, RefusalKind};
 use tarn_engine::refusals::{of_task, of_tasks};
 use tarn_probe::Operation;
 

@@ -1,7 +1,7 @@
 //! `zfs mount` without arguments: lists the mounts.
 
 use crate::administrator::Administrator;
-use tarn_engine::messages::dataset::{MountEntry, Mounted};
+use crate::messages::dataset::{MountEntry, Mounted};
 
 impl Administrator {
     pub(crate) fn list_mounts(&self) -> Mounted {

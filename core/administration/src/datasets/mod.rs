@@ -28,4 +28,20 @@ mod user_mounts;
 
 pub(crate) use receive::WatchedReceive;
 pub(crate) use send::Watched;
-pub(crate) use tarn_engine::mounting::{bad_name, cannot_open, kind_of, missing_path};
+pub(crate) use tarn_engine::mounting::{bad_name, cannot_open, missing_path};
+
+use crate::messages::dataset::DatasetKind;
+use tarn_dataset::contents::{self, Contents};
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::error::DatasetError;
+
+/// The kind of a dataset.
+pub(crate) fn kind_of(dataset: &Dataset<'_>) -> Result<DatasetKind, DatasetError> {
+    if dataset.is_snapshot() {
+        return Ok(DatasetKind::Snapshot);
+    }
+    Ok(match contents::outline(dataset)? {
+        Contents::Volume(_) => DatasetKind::Volume,
+        Contents::Filesystem(_) | Contents::Other => DatasetKind::Filesystem,
+    })
+}

@@ -3,8 +3,8 @@
 use super::user_mounts::denied_mount;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use tarn_engine::messages::Refusal;
-use tarn_engine::messages::dataset::{Mount, Mounted, Unmount, Unmounted};
+use crate::messages::Refusal;
+use crate::messages::dataset::{Mount, Mounted, Unmount, Unmounted};
 use tarn_engine::mount_options::Words;
 use tarn_engine::mounting::mount::unknown_option;
 use tarn_probe::Operation;

@@ -5,11 +5,11 @@ use super::cannot_open;
 use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::command_permissions::{need, permission};
+use crate::messages::dataset::Promote;
+use crate::messages::{Done, Refusal};
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::on_behalf::Growth;
 use tarn_dataset::ops::promote::Promote as PromoteTask;
-use tarn_engine::messages::dataset::Promote;
-use tarn_engine::messages::{Done, Refusal};
 use tarn_engine::refusals::of_task;
 use tarn_probe::Operation;
 

@@ -1,6 +1,8 @@
 //! The properties of one dataset: those in the tree of datasets, and those of its mount.
 
 use super::owners::{Viewer, is_of_owner};
+use crate::messages::dataset::{DatasetDescription, DatasetKind};
+use crate::messages::{Properties, PropertyValue, Source, Value};
 use tarn_dataset::contents::DEFAULT_QUOTAS;
 use tarn_dataset::dataset::{Dataset, NamedBookmark};
 use tarn_dataset::error::DatasetError;
@@ -12,8 +14,6 @@ use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Property;
 use tarn_dataset::space_used;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::dataset::{DatasetDescription, DatasetKind};
-use tarn_engine::messages::{Properties, PropertyValue, Source, Value};
 use tarn_engine::mounting::mountpoint;
 
 /// The requested properties. Names may be short forms of `zfs list` (`avail`).
@@ -223,7 +223,7 @@ fn add_mount_facts(
     }
     if wanted.wants("mountpoint") {
         let (point, source) = mountpoint::of_dataset(dataset, open.altroot.as_deref())?;
-        let value = value_of_text(point.text(), source);
+        let value = value_of_text(point.text(), source_of(source));
         properties.insert("mountpoint".to_string(), value);
     }
     let Some(mounted) = mounted else {
@@ -241,11 +241,7 @@ fn add_mount_facts(
 }
 
 fn insert(properties: &mut Properties, native: NativeValue) {
-    let source = match native.source {
-        ShownSource::None => Source::None,
-        ShownSource::Default => Source::Default,
-        ShownSource::Set(place) => source_of_place(place),
-    };
+    let source = source_of(native.source);
     let value = match native.value {
         Shown::Number(number) => Value::Number(number),
         Shown::Text(text) => Value::Text(text),
@@ -256,6 +252,14 @@ fn insert(properties: &mut Properties, native: NativeValue) {
         received: None,
     };
     properties.insert(native.property.name.to_string(), value);
+}
+
+fn source_of(source: ShownSource) -> Source {
+    match source {
+        ShownSource::None => Source::None,
+        ShownSource::Default => Source::Default,
+        ShownSource::Set(place) => source_of_place(place),
+    }
 }
 
 fn source_of_place(place: Place) -> Source {

@@ -12,6 +12,8 @@ use super::upgrade::{count_owners, upgrade_refusal};
 use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::command_permissions::{need, of_property};
+use crate::messages::dataset::{DatasetKind, Set};
+use crate::messages::{Changed, Refusal, RefusalKind};
 use std::sync::Arc;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::set::{SetProperties, Source};
@@ -20,9 +22,7 @@ use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Kinds;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::dataset::{DatasetKind, Set};
-use tarn_engine::messages::{Changed, Refusal, RefusalKind};
-use tarn_engine::mounting::mount::Values;
+use tarn_engine::mounting::mount_values::Values;
 use tarn_engine::mounting::remount::{
     Back, Extent, Follower, Unmounted, followers, with_those_on_them,
 };

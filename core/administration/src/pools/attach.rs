@@ -7,9 +7,9 @@ use super::vdev_change::{
 use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::create::devices::{self, Asking, Redundancy};
+use crate::messages::pool::{Attach, VdevKind, VdevRole, VdevSpec};
+use crate::messages::{Done, Refusal, RefusalKind};
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::pool::{Attach, VdevKind, VdevRole, VdevSpec};
-use tarn_engine::messages::{Done, Refusal, RefusalKind};
 use tarn_pool::attach::Joining;
 use tarn_probe::Operation;
 use tarn_vdev::AuxiliaryKind;

@@ -6,11 +6,11 @@
 
 use super::vdev_change::{FoundVdev, NO_SUCH_DEVICE, find_vdev};
 use crate::administrator::Administrator;
+use crate::messages::pool::Clear;
+use crate::messages::{Done, Refusal, RefusalKind};
 use std::sync::Arc;
 use std::time::Duration;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::pool::Clear;
-use tarn_engine::messages::{Done, Refusal, RefusalKind};
 use tarn_engine::refusals::SUSPENDED;
 use tarn_host::channel::{self, NoMessage};
 use tarn_ondisk::units::Guid;

@@ -1,8 +1,8 @@
 //! Finds the condition of a pool: the first that holds, in OpenZFS's order of seriousness.
 
+use crate::messages::condition::Condition;
 use std::collections::BTreeSet;
 use tarn_engine::importing::compatibility;
-use tarn_engine::messages::condition::Condition;
 use tarn_host::Host;
 use tarn_ondisk::features::Feature;
 use tarn_pool::features::PoolFeatures;

@@ -9,6 +9,8 @@ use crate::create::devices::{self, Asking, Layout, Redundancy};
 use crate::create::new_filesystem::{FilesystemSettings, Fill};
 use crate::datasets::create::refuse_encryption;
 use crate::datasets::owners::QuotaSetting;
+use crate::messages::pool::{Create, Created, VdevRole, VdevSpec, VdevStatus};
+use crate::messages::{Refusal, RefusalKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
@@ -18,8 +20,6 @@ use tarn_dataset::task::TaskRefusal;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::importing::apply_settings::remembered;
 use tarn_engine::importing::settings::{Occasion, PoolSettings};
-use tarn_engine::messages::pool::{Create, Created, VdevRole, VdevSpec, VdevStatus};
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::refusals::of_task;
 use tarn_ondisk::features::Feature;
 use tarn_pool::{CreateRequest, ImportError, Leaving, Pool, TaskError};
@@ -314,7 +314,7 @@ pub(super) fn planned_layout(specs: &[VdevSpec]) -> Vec<VdevStatus> {
 }
 
 fn planned_vdev(spec: &VdevSpec, index: Option<usize>) -> VdevStatus {
-    use tarn_engine::messages::pool::VdevKind;
+    use crate::messages::pool::VdevKind;
     let kind = match spec.kind {
         VdevKind::Leaf => "file",
         VdevKind::Mirror => "mirror",

@@ -5,7 +5,7 @@
 //! table its histogram is stored: 64 rows, by powers of two of the references, of eight numbers
 //! each.
 
-use tarn_engine::messages::pool::{DedupRow, DedupTables};
+use crate::messages::pool::{DedupRow, DedupTables};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::pool_directory::{
     DEDUP_STATISTICS, DEDUP_TABLE_PREFIX, POOL_DIRECTORY, is_dedup_table,

@@ -3,8 +3,8 @@
 
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use tarn_engine::messages::pool::Destroy;
-use tarn_engine::messages::{Done, Refusal, RefusalKind};
+use crate::messages::pool::Destroy;
+use crate::messages::{Done, Refusal, RefusalKind};
 use tarn_engine::mounting::unmount::POOL_IS_BUSY;
 use tarn_engine::refusals::of_task;
 use tarn_pool::Leaving;

@@ -4,8 +4,8 @@ use super::attach::find_leaf;
 use super::vdev_change::{of_change, refuse_unchangeable};
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use tarn_engine::messages::pool::Detach;
-use tarn_engine::messages::{Done, Refusal};
+use crate::messages::pool::Detach;
+use crate::messages::{Done, Refusal};
 use tarn_probe::Operation;
 
 impl Administrator {

@@ -6,11 +6,11 @@
 use super::condition::{Evidence, ImportEvidence, Requested, Unsupported, find};
 use super::vdev_status::{layout_of_candidate, state_word};
 use crate::administrator::Administrator;
+use crate::messages::Refusal;
+use crate::messages::condition::Condition;
+use crate::messages::pool::{FindImportable, Importable, ImportablePool};
 use tarn_engine::importing::import::close_trial;
 use tarn_engine::importing::import_refusal::{OPENZFS_CAN, described, is_of_devices, remedy_for};
-use tarn_engine::messages::Refusal;
-use tarn_engine::messages::condition::Condition;
-use tarn_engine::messages::pool::{FindImportable, Importable, ImportablePool};
 use tarn_ondisk::features::{Access, access_of_guid};
 use tarn_ondisk::pool_directory as name;
 use tarn_pool::features::PoolFeatures;

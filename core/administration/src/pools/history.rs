@@ -2,8 +2,8 @@
 
 use crate::administrator::Administrator;
 use crate::bounded_text::{TooLong, bounded};
-use tarn_engine::messages::pool::{History, HistoryRecord, HistoryRecords};
-use tarn_engine::messages::{Refusal, RefusalKind};
+use crate::messages::pool::{History, HistoryRecord, HistoryRecords};
+use crate::messages::{Refusal, RefusalKind};
 use tarn_engine::turns::stuck;
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::history::name;

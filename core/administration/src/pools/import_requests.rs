@@ -3,8 +3,8 @@
 
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use tarn_engine::messages::pool::{Export, Import, Imported};
-use tarn_engine::messages::{Done, Refusal};
+use crate::messages::pool::{Export, Import, Imported};
+use crate::messages::{Done, Refusal};
 use tarn_probe::Operation;
 
 impl Administrator {

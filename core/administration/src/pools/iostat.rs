@@ -2,11 +2,11 @@
 
 use super::vdev_status::layout_of_pool;
 use crate::administrator::Administrator;
+use crate::messages::Refusal;
+use crate::messages::pool::VdevStatus;
+use crate::messages::statistics::{IoSample, IoSamples, VdevIo};
 use std::collections::BTreeMap;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::Refusal;
-use tarn_engine::messages::pool::VdevStatus;
-use tarn_engine::messages::statistics::{IoSample, IoSamples, VdevIo};
 use tarn_probe::{HistogramSnapshot, IoKind, IoPriority, VdevStatisticsSnapshot};
 use tarn_vdev::VdevHealth;
 

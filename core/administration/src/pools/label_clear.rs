@@ -2,9 +2,9 @@
 
 use crate::administrator::Administrator;
 use crate::create::devices::UseHere;
+use crate::messages::pool::LabelClear;
+use crate::messages::{Done, Refusal, RefusalKind};
 use std::path::Path;
-use tarn_engine::messages::pool::LabelClear;
-use tarn_engine::messages::{Done, Refusal, RefusalKind};
 use tarn_host::{FileKind, OpenMode};
 use tarn_vdev::in_use::{LabelledUse, labelled_use};
 use tarn_vdev::labels::clear_labels;

@@ -1,11 +1,11 @@
 //! The properties of an open pool.
 
 use super::dedup;
+use crate::messages::{Properties, PropertyValue, Source, Value};
 use tarn_dataset::names::is_user_property;
 use tarn_dataset::properties::pool_table::POOL_PROPERTIES;
 use tarn_dataset::properties::value::{Default, Form, Property};
 use tarn_engine::engine::{OpenPool, Remembered};
-use tarn_engine::messages::{Properties, PropertyValue, Source, Value};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::units::ObjectId;

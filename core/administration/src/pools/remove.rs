@@ -5,11 +5,11 @@ use super::vdev_change::{
 };
 use crate::administration::Call;
 use crate::administrator::Administrator;
+use crate::messages::pool::{Remove, Removed, RemovedDevice};
+use crate::messages::{Refusal, RefusalKind};
 use std::path::Path;
 use std::sync::Arc;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::pool::{Remove, Removed, RemovedDevice};
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::refusals::of_task;
 use tarn_host::OpenMode;
 use tarn_probe::Operation;

@@ -2,13 +2,13 @@
 
 use crate::administration::Call;
 use crate::administrator::Administrator;
+use crate::messages::pool::{Changed, Set};
+use crate::messages::{Refusal, RefusalKind};
 use std::sync::Arc;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::importing::apply_settings::{changes_of, remembered};
 use tarn_engine::importing::compatibility;
 use tarn_engine::importing::settings::{Occasion, PoolSettings};
-use tarn_engine::messages::pool::{Changed, Set};
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::refusals::of_task;
 use tarn_ondisk::features::Feature;
 use tarn_pool::Mode;

@@ -1,8 +1,8 @@
 //! `zpool sync`: stores dirty data now.
 
 use crate::administrator::Administrator;
-use tarn_engine::messages::pool::Sync;
-use tarn_engine::messages::{Done, Refusal};
+use crate::messages::pool::Sync;
+use crate::messages::{Done, Refusal};
 use tarn_engine::refusals::of_task;
 use tarn_pool::Mode;
 use tarn_probe::Operation;

@@ -2,10 +2,10 @@
 
 use crate::administration::Call;
 use crate::administrator::Administrator;
+use crate::messages::pool::{Upgrade, Upgraded};
+use crate::messages::{Refusal, RefusalKind};
 use tarn_engine::engine::OpenPool;
 use tarn_engine::importing::compatibility;
-use tarn_engine::messages::pool::{Upgrade, Upgraded};
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::refusals::of_task;
 use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, PoolPropertyChange};

@@ -1,7 +1,7 @@
 //! Shared by the commands that change devices of a pool: finding a vdev by its name, and refusals.
 
+use crate::messages::{Refusal, RefusalKind};
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::refusals::of_task;
 use tarn_ondisk::units::{Guid, VdevId};
 use tarn_pool::VdevChangeError;

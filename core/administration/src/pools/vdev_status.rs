@@ -1,9 +1,9 @@
 //! Vdevs as `zpool status`, `list -v` and `import` show them.
 
+use crate::messages::pool::{RootStatus, VdevRole, VdevStatus};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::pool::{RootStatus, VdevRole, VdevStatus};
 use tarn_host::Host;
 use tarn_ondisk::units::{AllocatedSize, Guid};
 use tarn_pool::Mode;

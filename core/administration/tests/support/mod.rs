@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
+use tarn_administration::messages::dataset::{
+    Create, DatasetKind, Describe, Destroy, Inherit, Rename, Set,
+};
+use tarn_administration::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
+use tarn_administration::messages::{Refusal, Source, Value};
 use tarn_engine::engine::{Engine, EngineOptions};
 use tarn_engine::files::{Credentials, DeviceNumber, FileKind, NewFile, Operation, WriteAt};
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::dataset::{
-    Create, DatasetKind, Describe, Destroy, Inherit, Rename, Set,
-};
-use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
-use tarn_engine::messages::{Refusal, Source, Value};
 use tarn_engine::mounts::{
     Ended, Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter,
     Standing,

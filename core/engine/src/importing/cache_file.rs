@@ -13,7 +13,7 @@
 //! The file is the old one or the new one. Its contents are a hint: labels decide.
 
 use crate::engine::{Engine, OpenPool, Remembered};
-use crate::messages::{Refusal, RefusalKind};
+use crate::refusals::{Refusal, RefusalKind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,8 +2,7 @@
 //! answer.
 
 use crate::engine::{Engine, OpenPool};
-use crate::messages::{Refusal, RefusalKind};
-use crate::refusals::{SUSPENDED, of_task};
+use crate::refusals::{Refusal, RefusalKind, SUSPENDED, of_task};
 use crate::turns::is_stuck;
 use std::sync::Arc;
 use tarn_pool::{CommandRecord, Leaving};

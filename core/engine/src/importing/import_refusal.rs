@@ -7,8 +7,7 @@
 
 use crate::engine::Engine;
 use crate::inspect::{DEVICE_ERROR, errno_of};
-use crate::messages::{Refusal, RefusalKind};
-use crate::refusals::of_task;
+use crate::refusals::{Refusal, RefusalKind, of_task};
 use std::path::Path;
 use tarn_dataset::error::DatasetError;
 use tarn_host::{OpenError as DeviceRefusal, OpenMode};

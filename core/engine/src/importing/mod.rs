@@ -8,5 +8,6 @@ mod export;
 pub mod import;
 pub mod import_refusal;
 pub mod own_mounts;
+pub mod requests;
 pub mod search;
 pub mod settings;

@@ -1,8 +1,8 @@
 //! Devices that lie on file systems of this daemon.
 
 use crate::engine::Engine;
-use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::MountKey;
+use crate::refusals::{Refusal, RefusalKind};
 use std::path::Path;
 
 impl Engine {

@@ -2,8 +2,8 @@
 
 use super::cache_file::cached_pools;
 use crate::engine::Engine;
-use crate::messages::pool::Search;
-use crate::messages::{Refusal, RefusalKind};
+use crate::importing::requests::Search;
+use crate::refusals::{Refusal, RefusalKind};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tarn_ondisk::units::Guid;

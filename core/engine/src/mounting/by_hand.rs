@@ -13,8 +13,8 @@
 
 use super::mount::cannot_mount;
 use crate::engine::Engine;
-use crate::messages::{Refusal, RefusalKind};
 use crate::mount_options::TemporaryOptions;
+use crate::refusals::{Refusal, RefusalKind};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tarn_host::FileKind;

@@ -6,13 +6,13 @@
 //! replayed. The last hold that leaves in order closes the intent log and waits until dirty data is
 //! stored.
 
-use super::mount::{Values, candidate_of};
+use super::mount::candidate_of;
+use super::mount_values::Values;
 use super::{bad_name, cannot_open, mount::Candidate};
 use crate::engine::{Engine, OpenPool};
 use crate::files::{FileSystem, Held, HoldPurpose, Tree};
-use crate::messages::{Refusal, RefusalKind};
 use crate::mount_options::TemporaryOptions;
-use crate::refusals::of_task;
+use crate::refusals::{Refusal, RefusalKind, of_task};
 use crate::served::Closing;
 use crate::tree::{ServedTree, TreeError};
 use std::sync::Arc;

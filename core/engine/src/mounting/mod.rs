@@ -5,15 +5,16 @@ pub mod hold_files;
 pub mod mount;
 mod mount_order;
 mod mount_place;
+pub mod mount_values;
 pub mod mountpoint;
 pub mod remount;
 mod remount_words;
+pub mod requests;
 pub mod unmount;
 
 use crate::engine::{Engine, OpenPool};
-use crate::messages::dataset::DatasetKind;
-use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::MountKey;
+use crate::refusals::{Refusal, RefusalKind};
 use std::sync::Arc;
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::dataset::Dataset;
@@ -57,16 +58,10 @@ pub fn bad_name(name: &str, bad: BadName) -> Refusal {
     Refusal::new(RefusalKind::Invalid, action, bad.to_string())
 }
 
-/// The kind of a dataset.
+/// Whether a dataset is a file system, and no snapshot of one.
 ///
 /// # Errors
 /// Its contents cannot be read.
-pub fn kind_of(dataset: &Dataset<'_>) -> Result<DatasetKind, DatasetError> {
-    if dataset.is_snapshot() {
-        return Ok(DatasetKind::Snapshot);
-    }
-    Ok(match contents::outline(dataset)? {
-        Contents::Volume(_) => DatasetKind::Volume,
-        Contents::Filesystem(_) | Contents::Other => DatasetKind::Filesystem,
-    })
+pub fn is_filesystem(dataset: &Dataset<'_>) -> Result<bool, DatasetError> {
+    Ok(!dataset.is_snapshot() && !matches!(contents::outline(dataset)?, Contents::Volume(_)))
 }

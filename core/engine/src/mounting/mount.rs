@@ -1,16 +1,17 @@
 //! `zfs mount`: one file system, or all of them, level by level of the tree of mount points
 //! ([`mount_order`]).
 
+use super::mount_values::{CanMount, Values};
 use super::mountpoint::{self, MountPoint};
 use super::{cannot_open, mount_order};
 use crate::engine::{Engine, OpenPool};
 use crate::files::{Held, HoldPurpose, Tree};
-use crate::messages::dataset::{Mount, MountEntry, Mounted as MountedReply};
-use crate::messages::{Refusal, RefusalKind};
 use crate::mount_options::{DISCARD_LOG, TemporaryOptions, UnknownOption, Words};
+use crate::mounting::requests::{Mount, MountEntry, Mounted as MountedReply};
 use crate::mounts::{
-    Ending, MountKey, MountOptions, MountRefusal, MountRequest, Mounted, MountedBefore, Standing,
+    Ending, MountKey, MountRefusal, MountRequest, Mounted, MountedBefore, Standing,
 };
+use crate::refusals::{Refusal, RefusalKind};
 use crate::served::Hold;
 use crate::tree::{ServedTree, TreeChoices};
 use std::path::{Path, PathBuf};
@@ -19,18 +20,12 @@ use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::look_through::Look;
-use tarn_dataset::properties::native::{self, NativeValue, Shown};
-use tarn_dataset::properties::size;
+use tarn_dataset::properties::native::{self, Shown};
 use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::dataset_dir::CRYPTO_KEY;
-use tarn_ondisk::units::LogicalSize;
 use tarn_pool::Mode;
-use tarn_posix::{
-    AccessTimes, AclInherit, AclMode, AclType, MountProperties, SnapshotDirectory, Unlinked,
-    XattrStore,
-};
+use tarn_posix::Unlinked;
 use tarn_probe::Operation;
-use tarn_zil::{LogBias, SyncPolicy};
 
 /// A file system to mount.
 #[derive(Debug, Clone)]
@@ -51,140 +46,6 @@ impl Candidate {
         match &self.point {
             MountPoint::Path(path) => path,
             MountPoint::Legacy | MountPoint::None => Path::new(""),
-        }
-    }
-}
-
-/// The properties that matter to a mount, with their values as text.
-#[derive(Debug, Clone, Default)]
-pub struct Values(Vec<(&'static str, String)>);
-
-impl Values {
-    const NAMES: [&'static str; 18] = [
-        "atime",
-        "relatime",
-        "devices",
-        "exec",
-        "setuid",
-        "readonly",
-        "canmount",
-        "zoned",
-        "overlay",
-        "snapdir",
-        "xattr",
-        "acltype",
-        "aclmode",
-        "aclinherit",
-        "recordsize",
-        "dnodesize",
-        "sync",
-        "logbias",
-    ];
-
-    /// Reads them.
-    pub(super) fn read(dataset: &Dataset<'_>) -> Result<Values, DatasetError> {
-        let natives = native::of_dataset(dataset, |row| Values::concerns(row.name))?;
-        let pair = |native: NativeValue| {
-            let text = match native.value {
-                Shown::Number(number) => number.to_string(),
-                Shown::Text(text) => text,
-            };
-            (native.property.name, text)
-        };
-        Ok(Values(natives.into_iter().map(pair).collect()))
-    }
-
-    fn word(&self, name: &str) -> &str {
-        let found = self.0.iter().find(|(key, _)| *key == name);
-        found.map_or("", |(_, value)| value.as_str())
-    }
-
-    /// Whether a property has this value.
-    pub(super) fn is(&self, name: &str, word: &str) -> bool {
-        self.word(name) == word
-    }
-
-    fn is_on(&self, name: &str) -> bool {
-        self.is(name, "on")
-    }
-
-    /// The properties as `posix` needs them, with the overrides of a mount.
-    pub(super) fn mount_properties(&self, temporary: &TemporaryOptions) -> MountProperties {
-        let atime = temporary.atime.unwrap_or(self.is_on("atime"));
-        let relatime = temporary.relatime.unwrap_or(self.is_on("relatime"));
-        let record_size = size::size(self.word("recordsize")).unwrap_or(128 << 10);
-        MountProperties {
-            is_read_only: temporary.read_only.unwrap_or(self.is_on("readonly")),
-            access_times: match (atime, relatime) {
-                (false, _) => AccessTimes::Never,
-                (true, true) => AccessTimes::Relative,
-                (true, false) => AccessTimes::Always,
-            },
-            xattrs: match (temporary.xattr, self.word("xattr")) {
-                (Some(false), _) | (_, "off") => XattrStore::Off,
-                (_, "dir") => XattrStore::Directory,
-                _ => XattrStore::Attributes,
-            },
-            acl_type: match (temporary.posix_acl, self.word("acltype")) {
-                (Some(true), _) | (None, "posix" | "posixacl") => AclType::Posix,
-                (None, "nfsv4") => AclType::Nfs4,
-                _ => AclType::Off,
-            },
-            acl_mode: match self.word("aclmode") {
-                "groupmask" => AclMode::GroupMask,
-                "passthrough" => AclMode::Passthrough,
-                "restricted" => AclMode::Restricted,
-                _ => AclMode::Discard,
-            },
-            acl_inherit: match self.word("aclinherit") {
-                "discard" => AclInherit::Discard,
-                "noallow" => AclInherit::NoAllow,
-                "passthrough" => AclInherit::Passthrough,
-                "passthrough-x" => AclInherit::PassthroughX,
-                _ => AclInherit::Restricted,
-            },
-            record_size: LogicalSize::from(record_size),
-            snapshot_directory: match self.word("snapdir") {
-                "visible" => SnapshotDirectory::Visible,
-                "disabled" => SnapshotDirectory::Disabled,
-                _ => SnapshotDirectory::Hidden,
-            },
-            dnode_slots: match self.word("dnodesize") {
-                "auto" | "1k" => 2,
-                "2k" => 4,
-                "4k" => 8,
-                "8k" => 16,
-                "16k" => 32,
-                _ => 1,
-            },
-            has_long_names: self.is_on("longname"),
-            keeps_directory_times: temporary.keeps_directory_times,
-            sync: match self.word("sync") {
-                _ if temporary.is_synchronous => SyncPolicy::Always,
-                "always" => SyncPolicy::Always,
-                "disabled" => SyncPolicy::Disabled,
-                _ => SyncPolicy::Standard,
-            },
-            log_bias: match self.word("logbias") {
-                "throughput" => LogBias::Throughput,
-                _ => LogBias::Latency,
-            },
-        }
-    }
-
-    /// Whether a property matters to what is mounted.
-    pub fn concerns(property: &str) -> bool {
-        Values::NAMES.contains(&property) || property == "longname"
-    }
-
-    /// The options that the kernel enforces.
-    pub(super) fn mount_options(&self, temporary: &TemporaryOptions) -> MountOptions {
-        MountOptions {
-            read_only: temporary.read_only.unwrap_or(self.is_on("readonly")),
-            devices: temporary.devices.unwrap_or(self.is_on("devices")),
-            exec: temporary.exec.unwrap_or(self.is_on("exec")),
-            setuid: temporary.setuid.unwrap_or(self.is_on("setuid")),
-            atime: temporary.atime.unwrap_or(self.is_on("atime")),
         }
     }
 }
@@ -435,7 +296,7 @@ impl Engine {
                 reason,
             ));
         }
-        let may_overlay = how.over_contents || candidate.values.is_on("overlay");
+        let may_overlay = how.over_contents || candidate.values.may_overlay;
         self.prepare_folder(&place, may_overlay)?;
         let at = At {
             path,
@@ -754,7 +615,7 @@ struct At<'a> {
 fn standing_against(candidate: &Candidate, is_mounted: bool, how: How<'_>) -> Option<Refusal> {
     let (name, asked) = (&candidate.name, how.asked);
     let refuse = |kind, reason: &str| Some(Refusal::new(kind, cannot_mount(name), reason));
-    if candidate.values.is_on("zoned") {
+    if candidate.values.is_zoned {
         return refuse(RefusalKind::Busy, "dataset is exported to a local zone");
     }
     match candidate.point {
@@ -767,13 +628,15 @@ fn standing_against(candidate: &Candidate, is_mounted: bool, how: How<'_>) -> Op
         MountPoint::None => return refuse(RefusalKind::Invalid, "no mountpoint set"),
         MountPoint::Path(_) => {}
     }
-    match (candidate.values.word("canmount"), asked) {
+    match (candidate.values.can_mount, asked) {
         // mount(8) mounts also with `canmount=off`.
         _ if how.by_hand.is_some() => {}
-        ("off", _) => {
+        (CanMount::Off, _) => {
             return refuse(RefusalKind::Invalid, "'canmount' property is set to 'off'");
         }
-        ("noauto", Asked::WithAll) => return refuse(RefusalKind::Invalid, "it is not automatic"),
+        (CanMount::NoAuto, Asked::WithAll) => {
+            return refuse(RefusalKind::Invalid, "it is not automatic");
+        }
         _ => {}
     }
     if candidate.is_encrypted {

@@ -19,8 +19,8 @@
 
 use super::mount::cannot_mount;
 use crate::engine::Engine;
-use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{Found, MountedBefore};
+use crate::refusals::{Refusal, RefusalKind};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 

@@ -1,11 +1,11 @@
 //! The mount point of a file system: its own `mountpoint`, or the path below that of the ancestor
 //! it inherits from.
 
-use crate::messages::Source;
 use std::path::PathBuf;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::properties::inherit::{self, Found, Place};
+use tarn_dataset::properties::native::ShownSource;
 use tarn_dataset::properties::table;
 
 /// The value of `mountpoint`.
@@ -56,7 +56,7 @@ impl MountPoint {
 pub fn of_dataset(
     dataset: &Dataset<'_>,
     altroot: Option<&str>,
-) -> Result<(MountPoint, Source), DatasetError> {
+) -> Result<(MountPoint, ShownSource), DatasetError> {
     let row = table::find("mountpoint").expect("the table has it");
     let name = dataset.directory().name();
     let found = inherit::find(dataset, row)?;
@@ -64,11 +64,12 @@ pub fn of_dataset(
         Some((Found::Text(value), Place::Inherited(from))) => {
             let below = name.strip_prefix(from.as_str()).unwrap_or_default();
             let below = below.trim_start_matches('/').to_string();
-            (value, Source::Inherited(from), below)
+            (value, ShownSource::Set(Place::Inherited(from)), below)
         }
-        Some((Found::Text(value), Place::Received)) => (value, Source::Received, String::new()),
-        Some((Found::Text(value), Place::Local)) => (value, Source::Local, String::new()),
-        Some((Found::Number(_), _)) | None => ("/".to_string(), Source::Default, name.to_string()),
+        Some((Found::Text(value), place)) => (value, ShownSource::Set(place), String::new()),
+        Some((Found::Number(_), _)) | None => {
+            ("/".to_string(), ShownSource::Default, name.to_string())
+        }
     };
     Ok((MountPoint::of(&value, &below, altroot), source))
 }

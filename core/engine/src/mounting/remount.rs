@@ -13,22 +13,24 @@
 //! Other properties reach mounts at once: the file system gets its new properties, and the kernel
 //! the mount options that it enforces.
 
-use super::mount::{Asked, Beneficiary, Values};
+use super::mount::{Asked, Beneficiary};
+use super::mount_values::Values;
 use super::mountpoint::{self, MountPoint};
 use super::unmount::{POOL_BUSY, cannot_unmount, still_in_use};
-use super::{cannot_open, kind_of};
+use super::{cannot_open, is_filesystem};
 use crate::engine::{Engine, OpenPool};
 use crate::files::{HoldPurpose, Tree};
-use crate::messages::dataset::DatasetKind;
-use crate::messages::{Refusal, RefusalKind, Source};
 use crate::mount_options::TemporaryOptions;
 use crate::mounts::{Ending, MountOptions, MountRefusal, Mounted, MountedBefore, Standing};
+use crate::refusals::{Refusal, RefusalKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::look_through::Look;
+use tarn_dataset::properties::inherit::Place;
+use tarn_dataset::properties::native::ShownSource;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
@@ -40,7 +42,7 @@ pub struct Follower {
     /// The dataset itself.
     head: ObjectId,
     /// Where its mount point is set.
-    source: Source,
+    source: ShownSource,
 }
 
 impl Follower {
@@ -57,8 +59,8 @@ impl Follower {
     /// does unless the mount point is set on the renamed dataset or on one below that.
     pub fn moves_with(&self, renamed: &str) -> bool {
         match &self.source {
-            Source::Default => true,
-            Source::Inherited(above) => {
+            ShownSource::Default => true,
+            ShownSource::Set(Place::Inherited(above)) => {
                 let rest = above.strip_prefix(renamed);
                 !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
@@ -69,7 +71,10 @@ impl Follower {
     /// Whether its folder's name follows from the dataset's, so that the daemon makes and removes
     /// it.
     fn owns_folder(&self) -> bool {
-        matches!(self.source, Source::Default | Source::Inherited(_))
+        matches!(
+            self.source,
+            ShownSource::Default | ShownSource::Set(Place::Inherited(_))
+        )
     }
 }
 
@@ -431,7 +436,7 @@ pub fn followers(
     operation: &Operation,
 ) -> Result<Vec<Follower>, DatasetError> {
     gathered(open, name, operation, |source| {
-        !matches!(source, Source::Local | Source::Received)
+        !matches!(source, ShownSource::Set(Place::Local | Place::Received))
     })
 }
 
@@ -448,7 +453,7 @@ fn gathered(
     open: &OpenPool,
     name: &str,
     operation: &Operation,
-    follows: impl Fn(&Source) -> bool,
+    follows: impl Fn(&ShownSource) -> bool,
 ) -> Result<Vec<Follower>, DatasetError> {
     let namespace = open.pool.namespace();
     namespace.look_through(name, None, operation, |directory| {
@@ -466,7 +471,7 @@ fn follower(directory: &Directory<'_>) -> Result<Option<Follower>, DatasetError>
     let Some(head) = directory.head()? else {
         return Ok(None);
     };
-    if kind_of(&head)? != DatasetKind::Filesystem {
+    if !is_filesystem(&head)? {
         return Ok(None);
     }
     let (_, source) = mountpoint::of_dataset(&head, None)?;

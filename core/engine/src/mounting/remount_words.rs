@@ -4,12 +4,13 @@
 //! count: an earlier option that the words do not repeat has ended.
 
 use super::cannot_open;
-use super::mount::{INVALID_ARGUMENT, Values, cannot_mount, entry_of, mount_refusal};
+use super::mount::{INVALID_ARGUMENT, cannot_mount, entry_of, mount_refusal};
+use super::mount_values::Values;
 use crate::engine::{Engine, OpenPool};
-use crate::messages::dataset::{Mount, Mounted as MountedReply};
-use crate::messages::{Refusal, RefusalKind};
 use crate::mount_options::TemporaryOptions;
+use crate::mounting::requests::{Mount, Mounted as MountedReply};
 use crate::mounts::{MountRefusal, Mounted};
+use crate::refusals::{Refusal, RefusalKind};
 use std::sync::Arc;
 use tarn_pool::Mode;
 use tarn_probe::Operation;

@@ -1,14 +1,13 @@
 //! `zfs unmount`: unmounts file systems with those mounted below them, the deepest first.
 
-use super::mount::Values;
+use super::mount_values::{CanMount, Values};
 use super::mountpoint::{self, MountPoint};
 use super::{bad_name, cannot_open, missing_path, mount_order};
 use crate::engine::{Engine, OpenPool};
 use crate::files::{HoldPurpose, Tree};
-use crate::messages::dataset::{Unmount, Unmounted};
-use crate::messages::{Refusal, RefusalKind};
+use crate::mounting::requests::{Unmount, Unmounted};
 use crate::mounts::{Ending, Found, Left, MountRefusal, Mounted, Standing};
-use crate::refusals::of_task;
+use crate::refusals::{Refusal, RefusalKind, of_task};
 use crate::turns::is_stuck;
 use std::path::Path;
 use std::sync::Arc;
@@ -415,8 +414,8 @@ fn automatic_mounts(open: &OpenPool, operation: &Operation) -> Vec<(String, Moun
         let Ok(Some(head)) = head else { return true };
         let point = mountpoint::of_dataset(&head, open.altroot.as_deref());
         let is_legacy = point.is_ok_and(|(point, _)| point == MountPoint::Legacy);
-        let canmount = Values::read(&head).map(|values| values.is("canmount", "noauto"));
-        !is_legacy && !canmount.unwrap_or(false)
+        let by_name_only = Values::read(&head).map(|values| values.can_mount == CanMount::NoAuto);
+        !is_legacy && !by_name_only.unwrap_or(false)
     });
     mounts
 }

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
+use tarn_administration::messages::dataset::{Create, Rename, Snapshot as Take};
+use tarn_administration::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::files::{Credentials, DeviceNumber, FileKind, NewFile, Operation, Who};
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::dataset::{Create, Rename, Snapshot as Take};
-use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::mounts::{
     Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
 };

@@ -3,7 +3,7 @@
 
 use super::*;
 use rustix::fs::{CWD, IFlags, StatVfsMountFlags, Timespec, Timestamps};
-use tarn_engine::messages::dataset::Inherit;
+use tarn_administration::messages::dataset::Inherit;
 use tarn_workload::mapped::Mapping;
 
 const BYTES: usize = 64 << 10;

@@ -1,8 +1,8 @@
 //! The name of a received snapshot, made of the request's target and the sender's name.
 
+use crate::messages::dataset::{Receive, ReceiveNames};
+use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::names::{DatasetName, NameKind};
-use tarn_engine::messages::dataset::{Receive, ReceiveNames};
-use tarn_engine::messages::{Refusal, RefusalKind};
 
 /// The full name of the received snapshot. `sent` is its full name at the sender; `base` is the
 /// file system that was sent, with which `sent` begins. In a package there are several streams.

@@ -2,9 +2,9 @@
 //! receive.
 
 use super::CANNOT;
+use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::ops::receive::StreamFacts;
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::stream::{Begin, StreamFeatures, begin_flags};
 

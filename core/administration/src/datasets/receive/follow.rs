@@ -21,6 +21,8 @@ use super::properties::KEY_LOCATION;
 use super::tree::{self, Gone, Next, Renaming, Tree, When};
 use crate::administration::Call;
 use crate::command_permissions::{need, of_property};
+use crate::messages::Refusal;
+use crate::messages::dataset::{Destroy, Promote, ReceiveEvent, Rename};
 use std::sync::Arc;
 use tarn_dataset::crypto_key;
 use tarn_dataset::dataset::Dataset;
@@ -34,8 +36,6 @@ use tarn_dataset::properties::parse::{Checked, Setting};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Kinds;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::Refusal;
-use tarn_engine::messages::dataset::{Destroy, Promote, ReceiveEvent, Rename};
 
 /// A tree that follows the sender's.
 struct Following<'a> {

@@ -31,16 +31,16 @@ pub(crate) use watch::Watched as WatchedReceive;
 use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::command_permissions::{need, permission};
+use crate::messages::dataset::{
+    AbortReceive, Receive, ReceiveEvent, ReceiveLine, ReceiveNames, Received,
+};
+use crate::messages::{Done, Refusal, RefusalKind};
 use package::Package;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::receive::{AbandonReceive, receive_name};
-use tarn_engine::messages::dataset::{
-    AbortReceive, Receive, ReceiveEvent, ReceiveLine, ReceiveNames, Received,
-};
-use tarn_engine::messages::{Done, Refusal, RefusalKind};
 use tarn_engine::mounting::remount::TakenOff;
 use tarn_engine::refusals::of_task;
 use tarn_ondisk::dataset::{DatasetFlags, RESUME_TO_GUID};

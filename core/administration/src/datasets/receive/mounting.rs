@@ -14,10 +14,10 @@
 
 use super::Run;
 use crate::datasets::user_mounts::place_of;
+use crate::messages::Refusal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::Refusal;
 use tarn_engine::mounting::mount::Asked;
 use tarn_engine::mounting::remount::followers;
 use tarn_engine::mounts::MountedBefore;

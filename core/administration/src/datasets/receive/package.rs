@@ -2,9 +2,9 @@
 
 use super::tree::When;
 use super::{CANNOT, Run, unreadable};
+use crate::messages::{Refusal, RefusalKind};
 use std::collections::BTreeMap;
 use std::io::Read;
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::stream::Begin;
 use tarn_stream::reading::StreamReader;

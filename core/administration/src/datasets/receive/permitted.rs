@@ -4,11 +4,11 @@ use super::Run;
 use super::planning::Plan;
 use crate::command_permissions::{need, of_property, parent_of, permission, user_of};
 use crate::datasets::create::nearest;
+use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::delegation::would_be_granted;
 use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
 use tarn_dataset::ops::receive::ReceiveSettings;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::{Refusal, RefusalKind};
 
 impl Run<'_> {
     /// Refuses a caller without permission to receive this stream. Received properties that the

@@ -1,6 +1,7 @@
 //! Received properties, and those that `-o` and `-x` give.
 
 use super::Run;
+use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::names::is_user_property;
 use tarn_dataset::ops::receive::ReceiveSettings;
 use tarn_dataset::ops::set::needed_feature;
@@ -10,7 +11,6 @@ use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::{Form, Kinds, Property};
 use tarn_dataset::task::FeatureCounts;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_ondisk::nvlist::{NvList, NvValue};
 use tarn_ondisk::zap::can_hold_name;
 

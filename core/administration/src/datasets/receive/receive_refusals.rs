@@ -2,13 +2,13 @@
 
 use super::Run;
 use super::planning::{Plan, head_of};
+use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::limits::AdmitRefusal;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::receive::NotSet;
 use tarn_dataset::task::TaskRefusal;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::refusals::of_task;
 use tarn_ondisk::dataset::RESUME_TO_GUID;
 use tarn_pool::TaskError;

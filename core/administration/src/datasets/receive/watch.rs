@@ -8,13 +8,11 @@
 
 use crate::administration::Call;
 use crate::administrator::Administrator;
+use crate::messages::dataset::{Receive, ReceiveEvent, ReceiveLine, ReceiveProgress, WatchReceive};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tarn_engine::messages::dataset::{
-    Receive, ReceiveEvent, ReceiveLine, ReceiveProgress, WatchReceive,
-};
 use tarn_host::lock::{Condvar, Mutex, Rank};
 
 /// The events of a receive; held for a moment.

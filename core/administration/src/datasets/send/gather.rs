@@ -14,14 +14,14 @@
 
 use super::cannot_send;
 use super::plan::{Facts, facts_of, origin};
+use crate::messages::dataset::{Send, Series};
+use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::crypto_key;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::namespace::View;
 use tarn_dataset::properties::inherit::{Found, Given, given};
-use tarn_engine::messages::dataset::{Send, Series};
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Txg;

@@ -8,6 +8,8 @@
 use super::super::cannot_open;
 use super::gather::{Gathered, System, gather, is_excluded};
 use super::{cannot_send, parse};
+use crate::messages::dataset::{Send, Series};
+use crate::messages::{Refusal, RefusalKind};
 use std::collections::BTreeSet;
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::dataset::{Dataset, NamedBookmark};
@@ -17,8 +19,6 @@ use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::namespace::View;
 use tarn_dataset::space_used::is_before;
 use tarn_engine::engine::OpenPool;
-use tarn_engine::messages::dataset::{Send, Series};
-use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_ondisk::nvlist::{Encoding, NvList};
 use tarn_ondisk::stream::StreamFeatures;
 use tarn_ondisk::units::{ObjectId, Txg};

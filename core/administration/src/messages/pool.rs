@@ -3,6 +3,7 @@
 use super::Properties;
 use super::condition::Condition;
 use serde::{Deserialize, Serialize};
+pub use tarn_engine::importing::requests::{Import, Imported, Search};
 use utoipa::ToSchema;
 
 /// A vdev as a user gave it: leaves are paths, groups have children.
@@ -269,20 +270,6 @@ pub struct Export {
     pub force: bool,
 }
 
-/// Where to look for pools.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Search {
-    /// `-d`: folders and devices; the usual ones when empty.
-    #[serde(default)]
-    pub places: Vec<String>,
-    /// `-c`: a cache file instead.
-    #[serde(default)]
-    pub cache_file: Option<String>,
-    /// `-D`: destroyed pools instead of the others.
-    #[serde(default)]
-    pub destroyed: bool,
-}
-
 /// `zpool import` without a name: what could be imported.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FindImportable {
@@ -335,68 +322,6 @@ pub struct ImportablePool {
     /// Lines that follow the configuration (missing devices, unsupported features).
     #[serde(default)]
     pub remarks: Vec<String>,
-}
-
-/// `zpool import NAME|GUID` or `-a`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Import {
-    /// Where to look.
-    pub search: Search,
-    /// Name or guid; `None` for `-a`.
-    #[serde(default)]
-    pub pool: Option<String>,
-    /// The new name.
-    #[serde(default)]
-    pub rename: Option<String>,
-    /// `-t`: the new name is for this session only.
-    #[serde(default)]
-    pub temporary: bool,
-    /// `-o property=value` (pool properties, `readonly=on`, and mount options).
-    #[serde(default)]
-    pub properties: Vec<(String, String)>,
-    /// `-R`.
-    #[serde(default)]
-    pub altroot: Option<String>,
-    /// `-N`: mount nothing.
-    #[serde(default)]
-    pub no_mount: bool,
-    /// `-f`.
-    #[serde(default)]
-    pub force: bool,
-    /// `-m`: without its log devices.
-    #[serde(default)]
-    pub missing_log: bool,
-    /// `-F`: rewind if needed.
-    #[serde(default)]
-    pub rewind: bool,
-    /// `-n` with `-F`.
-    #[serde(default)]
-    pub dry_run: bool,
-    /// `-X` with `-F`: as far back as there is anything.
-    #[serde(default)]
-    pub extreme: bool,
-    /// `-T`: this txg.
-    #[serde(default)]
-    pub txg: Option<u64>,
-}
-
-/// Reply to [`Import`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Imported {
-    /// Names of what was imported.
-    pub pools: Vec<String>,
-    /// What was given up by rewinding, or would be, in lines for people.
-    #[serde(default)]
-    pub notes: Vec<String>,
-    /// `-n`: nothing was imported, and this pool cannot be without being rewound, if at all.
-    #[serde(default)]
-    pub is_trial_failed: bool,
-    /// Warnings for people, such as mounts that failed.
-    #[serde(default)]
-    pub warnings: Vec<String>,
-    /// Pools of `-a` that could not be imported, each with its reason.
-    #[serde(default)]
-    pub refused: Vec<super::Refusal>,
 }
 
 /// `zpool labelclear`.

@@ -2,6 +2,7 @@
 
 use super::Properties;
 use serde::{Deserialize, Serialize};
+pub use tarn_engine::mounting::requests::{Mount, MountEntry, Mounted, Unmount, Unmounted};
 use utoipa::ToSchema;
 
 /// Kinds of dataset.
@@ -567,52 +568,6 @@ pub struct Inherit {
     pub received: bool,
 }
 
-/// `zfs mount`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Mount {
-    /// Full name; `None` for `-a`.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// `-R`: with what is below it.
-    #[serde(default)]
-    pub recursive: bool,
-    /// `-o` options.
-    #[serde(default)]
-    pub options: Vec<String>,
-    /// `-O`: over a folder that is not empty.
-    #[serde(default)]
-    pub overlay: bool,
-    /// `-f`.
-    #[serde(default)]
-    pub force: bool,
-    /// The folder that mount(8) names: a path without symbolic links in the daemon's mount
-    /// namespace. None where the mount point decides.
-    #[serde(default)]
-    pub place: Option<String>,
-    /// The number of the mount that this folder is in, as the caller sees it.
-    #[serde(default)]
-    pub place_mount: Option<u64>,
-}
-
-/// Reply to [`Mount`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Mounted {
-    /// What was mounted, and where.
-    pub mounts: Vec<MountEntry>,
-    /// What could not be.
-    #[serde(default)]
-    pub refused: Vec<super::Refusal>,
-}
-
-/// One mount.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct MountEntry {
-    /// Dataset.
-    pub dataset: String,
-    /// Path.
-    pub path: String,
-}
-
 /// `zfs mount` without arguments: what is mounted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ListMounts {}
@@ -629,25 +584,6 @@ pub struct ListActivities {
 pub struct Activities {
     /// `deleteq`: files without a name are open, or wait to be freed.
     pub delete_queue: bool,
-}
-
-/// `zfs unmount`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Unmount {
-    /// Dataset or path; `None` for `-a`.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// `-f`.
-    #[serde(default)]
-    pub force: bool,
-}
-
-/// Reply to [`Unmount`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Unmounted {
-    /// With `-a`: what could not be unmounted. All else was.
-    #[serde(default)]
-    pub refused: Vec<super::Refusal>,
 }
 
 /// `zfs upgrade`.
