@@ -2,7 +2,7 @@
 //!
 //! Most are stored in the tree of datasets. Two are stored in the dataset itself, and are set
 //! apart: the size of a volume, and the version of a file system. Mounts get the new values
-//! ([`remount`](super::remount)).
+//! ([`remount`](tarn_engine::mounting::remount)).
 
 use super::bad_name;
 use super::cannot_open;
