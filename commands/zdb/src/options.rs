@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_named() {
+    fn unsupported_options_are_refused_by_name() {
         assert_eq!(parsed(&["-R"]), Err(BadUsage::NotBuilt("-R".into())));
         assert_eq!(parsed(&["-O"]), Err(BadUsage::NotBuilt("-O".into())));
         assert_eq!(

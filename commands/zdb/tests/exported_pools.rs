@@ -124,7 +124,7 @@ fn without_arguments_the_cache_file_is_shown() {
 }
 
 #[test]
-fn a_pool_that_is_whole_has_no_leaks_and_shows_all_it_has() {
+fn a_consistent_pool_has_no_leaks() {
     let folder = tempfile::tempdir().unwrap();
     exported_pool(folder.path(), |_, _| {});
     let blocks = zdb(folder.path(), &["-bbcc", "tank"]);
@@ -164,7 +164,7 @@ fn a_pool_that_is_whole_has_no_leaks_and_shows_all_it_has() {
 }
 
 #[test]
-fn room_that_no_pointer_leads_to_is_a_leak() {
+fn allocated_space_without_a_pointer_is_a_leak() {
     let folder = tempfile::tempdir().unwrap();
     exported_pool(folder.path(), |pool, operation| {
         let tx = pool

@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_given_up_as_often_as_they_were_added() {
+    fn references_are_released_as_often_as_they_were_added() {
         let mut table = Table::empty(64 << 20);
         let (one, other) = (VdevOffset::from(4096), VdevOffset::from(40 << 20));
         assert_eq!(table.release(one, SIZE), Release::Last);

@@ -31,7 +31,7 @@ fn assert_whole(pool: &Pool) {
 }
 
 #[test]
-fn vdevs_that_are_added_take_blocks_and_are_there_at_the_next_import() {
+fn added_vdevs_take_blocks_and_are_imported() {
     let machine = machine(&["a", "b", "c"]);
     let run = machine.run(|host| {
         let operation = Operation::unmeasured();
@@ -52,7 +52,7 @@ fn vdevs_that_are_added_take_blocks_and_are_there_at_the_next_import() {
 }
 
 #[test]
-fn of_vdevs_that_are_added_together_all_join_the_pool_or_none() {
+fn vdevs_added_together_join_all_or_none() {
     for broken in ["cannot be written", "does not exist"] {
         let machine = machine(&["a", "b", "c"]);
         let run = machine.run(|host| {

@@ -116,7 +116,7 @@ fn a_scan_that_was_left_running_is_canceled_when_the_pool_is_written() {
 /// Pools with errors are those that are scanned, and their lists of errors may be among what is
 /// damaged.
 #[test]
-fn a_scan_is_canceled_though_nobody_knows_how_many_errors_there_were() {
+fn a_scan_is_canceled_though_its_error_count_cannot_be_read() {
     let machine = machine(&["a"]);
     let run = machine.run(|host| {
         let operation = Operation::unmeasured();
@@ -162,7 +162,7 @@ fn a_scan_that_has_ended_stays_as_it_is() {
 }
 
 #[test]
-fn what_a_scan_says_is_its_queue_and_is_not_is_not_freed() {
+fn an_object_that_is_no_scan_queue_is_not_freed() {
     let machine = machine(&["a"]);
     let run = machine.run(|host| {
         let operation = Operation::unmeasured();

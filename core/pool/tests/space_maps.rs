@@ -25,7 +25,7 @@ fn new_log(tx: &Tx, mos: &ObjectSet, head: &[u8], operation: &Operation) -> Obje
 
 /// A log that was made before the feature was enabled, or where it never was, is no use of it.
 #[test]
-fn common_logs_without_histograms_are_brought_into_the_metaslabs_own() {
+fn log_space_maps_without_histograms_are_flushed_to_metaslabs() {
     let machine = machine(&["a"]);
     let run = machine.run(|host| {
         let operation = Operation::unmeasured();
@@ -52,7 +52,7 @@ fn common_logs_without_histograms_are_brought_into_the_metaslabs_own() {
 
 /// Appending to it would write to arbitrary places, or none.
 #[test]
-fn a_log_whose_length_cannot_be_is_refused_before_anything_is_written() {
+fn a_space_map_of_impossible_length_is_refused_before_any_write() {
     for length in [7, 1 << 40] {
         let machine = machine(&["a"]);
         let run = machine.run(|host| {

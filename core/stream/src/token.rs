@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn an_encoded_token_decodes() {
         let mut list = NvList::new()
             .with("object", 7u64)
             .with("toname", "tank/a@b");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_refused() {
+    fn a_damaged_token_is_refused() {
         let changed = TOKEN.replace("789c63", "789c64");
         for (token, expected) in [
             ("abc", BadToken::Format),

@@ -1,16 +1,16 @@
-//! Who uses mounts, as numbers in operation records.
+//! The users of mounts, as client numbers in operation records.
 //!
-//! The kernel tells process and user of each request. Processes come and go by the thousand, so a client is a user;
-//! the table of them is process-wide, and as small as the number of users.
+//! The kernel names process and user of each request. Processes come and go by the thousand, so a
+//! client is a user; the table of users is process-wide and as small as their number.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tarn_engine::files::ClientId;
 
-/// Most users that get a number of their own; later ones share the last.
+/// Most users with a number of their own; later ones share the last number.
 const CLIENTS_MAX: u32 = 4096;
 
-/// The client that a user is.
+/// The client number of a user.
 pub(crate) fn of(uid: u32) -> ClientId {
     static CLIENTS: OnceLock<Mutex<BTreeMap<u32, ClientId>>> = OnceLock::new();
     thread_local! {

@@ -1,4 +1,4 @@
-//! The device of a mount: replies and notices to the kernel.
+//! The FUSE device of a mount: replies and notices to the kernel.
 
 use crate::protocol::{
     Answer, NOTIFY_FORGET_NAME, NOTIFY_FORGET_NODE, NOTIFY_STORE, notice_head, reply_head,
@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::io::IoSlice;
 
-/// Most parts of a reply that are written as they are. The system takes 1024 at once
+/// Most parts of a reply that are written without copying. The kernel takes 1024 at once
 /// (`UIO_MAXIOV`), of which one is the head.
 const PARTS_MAX: usize = 1023;
 
@@ -18,8 +18,9 @@ pub struct Device {
 }
 
 impl Device {
-    /// Replies with these parts. Whose reply cannot be written is told that there was an error: he
-    /// would wait for ever. Where he has gone or the mount has, nobody is left to tell.
+    /// Writes a reply with these parts. If that fails, an error is written, since the program would
+    /// wait for ever. It fails too when the program or the mount has gone, and then no reply is
+    /// needed.
     pub fn reply(&self, unique: u64, parts: &[&[u8]]) {
         let joined;
         let parts = match parts.len() > PARTS_MAX {
@@ -40,40 +41,40 @@ impl Device {
         }
     }
 
-    /// Tells the kernel that the attributes of a node are others than it has cached, and its access
-    /// control lists. Its contents stay.
+    /// Has the kernel drop the cached attributes and access control lists of a node. Its pages
+    /// stay.
     ///
     /// # Errors
-    /// `ENOENT` when the kernel does not know the node, which is as good.
+    /// `ENOENT` when the kernel does not know the node, so that there was nothing to drop.
     pub fn forget_attributes(&self, node: u64) -> Result<(), Errno> {
-        // An offset below zero: no contents.
+        // A negative offset: no pages.
         self.forget(node, u64::MAX, 0)
     }
 
-    /// Tells the kernel that all of a node may be other than it has cached. It writes back what is
-    /// dirty before it forgets that, and waits for reads: so no thread may call this that serves
-    /// requests.
+    /// Has the kernel drop everything cached of a node. The kernel writes dirty pages back before,
+    /// and waits for reads: threads that serve requests must not call this.
     pub fn forget_contents(&self, node: u64) {
         let _ = self.forget_range(node, 0, u64::MAX);
     }
 
-    /// The same of `length` bytes from `offset` on, with the attributes. It forgets whole pages.
+    /// The same for `length` bytes from `offset` on, with the attributes. The kernel drops whole
+    /// pages.
     ///
     /// # Errors
-    /// `ENOENT` when the kernel does not know the node, which is as good.
+    /// `ENOENT` when the kernel does not know the node, so that there was nothing to drop.
     pub fn forget_range(&self, node: u64, offset: u64, length: u64) -> Result<(), Errno> {
         const LAST: u64 = i64::MAX.cast_unsigned();
         let end = offset.checked_add(length).filter(|end| *end <= LAST);
         match (length, end) {
             (0, _) => self.forget_attributes(node),
-            // Zero bytes are all to the end.
+            // A length of zero means to the end.
             (_, None) => self.forget(node, offset.min(LAST), 0),
             (length, Some(_)) => self.forget(node, offset, length),
         }
     }
 
-    /// Tells the kernel the last byte of a file of this size, and by that the size: it takes the
-    /// file for longer where it knew a smaller one. It waits for the lock of the page, as
+    /// Stores the last byte of a file of this size in the kernel's page cache, and with it the
+    /// size, where the kernel knew a smaller one. Waits for the lock of the page, as
     /// [`forget_range`](Self::forget_range) does.
     pub fn tell_end(&self, node: u64, size: u64, last: u8) {
         let mut body = Answer::new();
@@ -87,17 +88,16 @@ impl Device {
         self.notify(NOTIFY_FORGET_NODE, &body)
     }
 
-    /// Tells the kernel that a name in a directory leads elsewhere than it has cached, or
-    /// nowhere. The kernel waits for the lock of the directory, which it holds while requests
-    /// about names in it are answered: so no thread may call this that serves requests of this
-    /// mount.
+    /// Has the kernel drop a cached name of a directory. The kernel waits for the lock of the
+    /// directory, which it holds while requests about names in it are answered: threads that serve
+    /// requests of this mount must not call this.
     pub fn forget_name(&self, directory: u64, name: &[u8]) {
         let Ok(length) = u32::try_from(name.len()) else {
             return;
         };
         let mut body = Answer::new();
         body.u64(directory).u32(length).u32(0).bytes(name).zeros(1);
-        // A name that the kernel does not know is an error, and as good.
+        // `ENOENT`: the kernel does not know the name, so there was nothing to drop.
         let _ = self.notify(NOTIFY_FORGET_NAME, &body);
     }
 
@@ -107,7 +107,7 @@ impl Device {
         rustix::io::writev(&self.descriptor, &slices).map(drop)
     }
 
-    /// Refuses.
+    /// Replies with an error.
     pub fn refuse(&self, unique: u64, errno: Errno) {
         let head = reply_head(unique, Some(errno), 0);
         let _ = rustix::io::write(&self.descriptor, &head);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_given_his_reply_is_told_so() {
+    fn a_reply_that_cannot_be_written_becomes_an_error() {
         let (device, theirs) = device(SocketType::SEQPACKET);
         rustix::net::sockopt::set_socket_send_buffer_size(&device.descriptor, 4096).unwrap();
         device.reply(7, &[&[0; 64 << 10]]);

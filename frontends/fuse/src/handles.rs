@@ -1,31 +1,31 @@
-//! Handles: what the kernel repeats in each request about an open file.
+//! File handles (`fh`), which the kernel repeats in each request about an open file.
 //!
-//! The object is all there is to an open file, and requests name it. But not all of them say how the file was opened, so that is what
-//! its handle says.
+//! The object is all there is to an open file, and requests name it. But not all of them name the
+//! flags of the open, so the handle has these.
 
 use tarn_engine::files::Share;
 
-/// How a file was opened, as the kernel knows it (`fh`).
+/// How a file was opened, in the kernel's `fh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle(u64);
 
 impl Handle {
-    /// Nothing that matters later.
+    /// No flag that matters later.
     pub const PLAIN: Handle = Handle(0);
 
     /// The file was opened with `O_SYNC` or `O_DSYNC`.
     const SYNCED: u64 = 1 << 0;
-    /// The file was opened for reading and writing.
+    /// The file was opened with `O_RDWR`.
     const BOTH_WAYS: u64 = 1 << 1;
     /// The file was opened with `O_NOATIME`.
     const UNNOTED: u64 = 1 << 2;
-    /// The kernel does not tell when a descriptor is closed.
+    /// The kernel sends `FLUSH` only when the last descriptor is closed.
     const UNFLUSHED: u64 = 1 << 3;
     /// The file was opened for reading.
     const READS: u64 = 1 << 4;
     /// The file was opened for writing.
     const WRITES: u64 = 1 << 5;
-    /// From this bit on there is a number of its own.
+    /// The bits from here on are a number of the handle's own.
     const NUMBER_SHIFT: u32 = 8;
 
     /// The handle of a file that is opened with these flags.
@@ -54,18 +54,18 @@ impl Handle {
         Handle(Handle::opened_with(flags).0 & Handle::UNNOTED)
     }
 
-    /// The same, of which the kernel tells only when its last descriptor is closed. The number tells it
-    /// from others.
+    /// The same with `FOPEN_NOFLUSH`: the kernel sends `FLUSH` only for the last descriptor. The
+    /// number tells the handle from others.
     pub fn unflushed(self, number: u64) -> Handle {
         Handle(self.0 | Handle::UNFLUSHED | (number << Handle::NUMBER_SHIFT))
     }
 
-    /// Whether the kernel tells only when the last descriptor is closed.
+    /// Whether the kernel sends `FLUSH` only for the last descriptor.
     pub fn is_unflushed(self) -> bool {
         self.0 & Handle::UNFLUSHED != 0
     }
 
-    /// How the file is open, for those who would deny that. It denies nothing itself.
+    /// The share reservation of the open file. It denies nothing to other holders.
     pub fn share(self) -> Share {
         Share {
             reads: self.0 & Handle::READS != 0,
@@ -74,23 +74,24 @@ impl Handle {
         }
     }
 
-    /// What a number of the kernel's says.
+    /// The handle with this number.
     pub fn from_number(number: u64) -> Handle {
         Handle(number)
     }
 
-    /// The kernel's number for it.
+    /// The number of the handle.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// Whether what is changed through it is answered when it is stored.
+    /// Whether changes through it are answered when they are durable.
     pub fn wants_sync(self) -> bool {
         self.0 & Handle::SYNCED != 0
     }
 
-    /// Whether a program may store into the file without a word to us: into memory that is mapped from it. The kernel lets nobody do so who has not opened it
-    /// for reading and writing, and has written all of it back before the file is closed.
+    /// Whether a program may change the file through a shared mapping, which sends no request. The
+    /// kernel allows that only for files opened for reading and writing, and writes all pages back
+    /// before such a file is closed.
     pub fn may_be_mapped(self) -> bool {
         self.0 & Handle::BOTH_WAYS != 0
     }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_mapped_by_those_alone_who_may_read_and_write_it() {
+    fn only_files_open_for_reading_and_writing_may_be_mapped() {
         for (flags, may_be) in [
             (libc::O_RDONLY, false),
             (libc::O_WRONLY | libc::O_DSYNC, false),
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_says_whether_reading_is_noted() {
+    fn a_handle_has_o_noatime() {
         for (flags, is_noted) in [
             (libc::O_RDONLY, true),
             (libc::O_RDWR | libc::O_SYNC, true),
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_says_whether_changes_are_to_be_stored_at_once() {
+    fn a_handle_has_o_sync() {
         for (flags, is_wanted) in [
             (libc::O_RDWR, false),
             (libc::O_RDWR | libc::O_DSYNC, true),

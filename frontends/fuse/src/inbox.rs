@@ -1,39 +1,43 @@
-//! Where a thread reads its requests into.
+//! The buffers that requests are read into.
 //!
 //! # Problem
-//! A large write brings a mebibyte of contents. Read into one buffer, they are copied once more into the blocks that are stored, and that
-//! copy costs as much as the one out of the kernel.
+//! A large write brings a mebibyte of contents. Read into one buffer, they are copied once more
+//! into the blocks that are stored, and that copy costs as much as the one out of the kernel.
 //!
 //! # Mechanism
-//! The kernel fills several buffers by one read. The first takes the structures before the contents of a write, exactly; each of the others
-//! is as large as a block usually is, and so are its contents when the write begins at a block. Who serves the write takes them away, and
-//! they become the blocks. New ones take their places before the next read.
+//! The kernel fills several buffers by one read. The first has exactly the size of the structures
+//! before a write's contents; each of the others is as large as a usual block, and so are its
+//! contents when the write begins at a block. The thread that serves the write takes these buffers,
+//! and they become the blocks. New ones take their places before the next read.
 //!
-//! Of any other request, all that is not in the first buffer is appended to it: some ten bytes as a rule.
+//! For any other request, bytes after the first buffer are appended to it: some ten bytes as a
+//! rule.
 //!
 //! # Invariants
-//! - Contents are taken away only of a write whose structures say that it has exactly the bytes that came.
+//! - Buffers of contents are taken only for a write whose structures give exactly the length that
+//!   came.
 
 use crate::protocol::{Arguments, REQUEST_BYTES_MAX, WRITE_BYTES_MAX, WRITE_HEAD_BYTES, opcode};
 use rustix::fd::AsFd;
 use rustix::io::{Errno, IoSliceMut};
 use tarn_engine::files::{Buffer, NewContents};
 
-/// What the buffers for contents have: the block of a data set that nobody has tuned. Others get copies.
+/// Size of a buffer for contents: the default `recordsize`. With other sizes the contents are
+/// copied.
 const PART_BYTES: usize = 128 << 10;
 
-/// Buffers for contents.
+/// Number of buffers for contents.
 const PARTS: usize = WRITE_BYTES_MAX / PART_BYTES;
 
-/// Room behind the contents of the largest write, for other requests of the largest size.
+/// Space after the contents of the largest write, for other requests of the largest size.
 const REST_BYTES: usize = REQUEST_BYTES_MAX - WRITE_BYTES_MAX - WRITE_HEAD_BYTES;
 
-/// A request, and the place it is read into. Used again for the next one.
+/// A request with its buffers, which are used again for the next one.
 #[derive(Debug)]
 pub struct Request {
     /// Its first bytes; or all of them.
     bytes: Vec<u8>,
-    /// What came behind them, where [`has_contents`](Request::has_contents) is true.
+    /// The contents, where [`has_contents`](Request::has_contents) is true.
     parts: Vec<Buffer>,
     rest: Vec<u8>,
     length: usize,
@@ -41,7 +45,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A place for requests.
+    /// Buffers for requests.
     pub fn room() -> Request {
         Request {
             bytes: Vec::new(),
@@ -55,7 +59,7 @@ impl Request {
     /// Reads the next request.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The device's error.
     pub fn read(&mut self, device: impl AsFd) -> Result<(), Errno> {
         self.has_contents = false;
         self.parts
@@ -78,7 +82,7 @@ impl Request {
         Ok(())
     }
 
-    /// Whether the structures are those of a write of so many bytes.
+    /// Whether the structures are those of a write of this length.
     fn is_write_of(&self, bytes: usize) -> bool {
         let written = Arguments::of_parts(&self.bytes, bytes).and_then(|(head, mut arguments)| {
             arguments.skip(16)?;
@@ -87,7 +91,7 @@ impl Request {
         written.is_ok_and(|size| size.is_some_and(|size| usize::try_from(size) == Ok(bytes)))
     }
 
-    /// Puts so many bytes that came behind the first ones where those are.
+    /// Appends this many bytes of the other buffers to the first.
     fn append(&mut self, mut count: usize) {
         let behind = self.parts.iter().map(|part| &part[..]);
         for part in behind.chain(std::iter::once(&self.rest[..])) {
@@ -97,25 +101,25 @@ impl Request {
         }
     }
 
-    /// Its bytes, but for contents that lie elsewhere.
+    /// The bytes of the request, without contents in other buffers.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many bytes there are in all.
+    /// The length of the request in bytes, contents included.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Its head and what follows it, up to contents that lie elsewhere.
+    /// The request's head and arguments, up to contents in other buffers.
     ///
     /// # Errors
-    /// `EINVAL` when it is no whole request.
+    /// `EINVAL` when the request is cut.
     pub fn arguments(&self) -> Result<(crate::protocol::RequestHead, Arguments<'_>), Errno> {
         Arguments::of_parts(&self.bytes, self.length - self.bytes.len())
     }
 
-    /// Takes the contents away that lie elsewhere: of a large write, all of them.
+    /// Takes the contents in other buffers: all contents of a large write.
     pub fn take_contents(&mut self) -> Option<NewContents<'static>> {
         if !std::mem::take(&mut self.has_contents) {
             return None;
@@ -135,7 +139,8 @@ mod tests {
     use crate::protocol::Answer;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-    /// A write of bytes that tell where they are, which says that it has `said` of them.
+    /// A write of `count` bytes that contain their own positions, whose structures give the length
+    /// `said`.
     fn write(count: usize, said: usize, code: u32) -> Vec<u8> {
         let mut bytes = Answer::new();
         let length = u32::try_from(WRITE_HEAD_BYTES + count).unwrap();
@@ -162,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_of_large_writes_lie_apart_and_all_else_together() {
+    fn only_contents_of_large_writes_are_in_buffers_of_their_own() {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,

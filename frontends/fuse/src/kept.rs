@@ -1,15 +1,14 @@
-//! What the kernel keeps of what it is told, and for how long.
+//! How long the kernel may cache names and attributes.
 //!
 //! # Mechanism
-//! The kernel may keep names and attributes: it makes the changes itself, or is told of those
-//! that come through other holders of the dataset (`session/watching`). That there is nothing of
-//! a name is never kept, and neither is what is below `.zfs`. Two things change without a
-//! request, and the nodes that were told of are remembered ([`RecentNodes`]) as long as the
-//! kernel may keep that:
-//! - Access control lists end with the property `acltype`. The kernel keeps them with the
-//!   attributes, and longer: a change of attributes lets it keep the list that it had.
-//! - The space that a file takes is known when the blocks that wait are stored. Until then the
-//!   kernel keeps attributes for a short time, and `zpool sync` tells it when that is over.
+//! The kernel may cache names and attributes: it makes the changes itself, or gets notices of
+//! changes by other holders of the dataset (`session/watching`). Missing names are never cached,
+//! nor is anything below `.zfs`. Two things change without a request, and their nodes are
+//! remembered ([`RecentNodes`]) as long as the kernel may cache them:
+//! - Access control lists end with a change of the property `acltype`. The kernel caches them
+//!   longer than attributes: a change of attributes lets it keep the list.
+//! - The allocated size of a file is known when its dirty blocks are stored. Until then the kernel
+//!   caches attributes for a short time, and `zpool sync` invalidates them.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,17 +17,17 @@ use tarn_engine::files::{Attributes, ControlEntry, FileKind, ObjectId};
 
 use crate::session::Place;
 
-/// How long the kernel may keep names and attributes that change by requests only, in seconds.
+/// Seconds for which the kernel may cache names and attributes that change by requests only.
 const CACHED_S: u64 = 10;
 
-/// The same of attributes of a file whose blocks wait to be stored. One second bounds how old the
-/// space is that is shown after a group, and programs that open many new files ask little more.
+/// The same for attributes of a file with dirty blocks. One second bounds how late the allocated
+/// size is shown after a txg, and programs that open many new files send few more requests.
 const UNSETTLED_S: u64 = 1;
 
-/// How long the kernel may keep a name that leads to an object. Where names that differ are the
-/// same to the directory the kernel does not know that: it would go on with the other spellings of
-/// a name that was given to another file, or taken away. And snapshots are named, and `.zfs` comes
-/// and goes, without a word to the kernel.
+/// Seconds for which the kernel may cache a name that leads to an object. None in directories where
+/// different spellings are one name: the kernel does not know that, and would keep the other
+/// spellings of a name that was removed or given to another file. None below `.zfs`, where names
+/// come and go without a request.
 pub(crate) fn names_cached_s(place: &Place, id: ObjectId) -> u64 {
     let leads_into_snapshot = place.which.is_snapshot() && id == place.files.root();
     let is_control = ControlEntry::of(id).is_some();
@@ -38,17 +37,17 @@ pub(crate) fn names_cached_s(place: &Place, id: ObjectId) -> u64 {
     }
 }
 
-/// For how many seconds the kernel may keep a name and the attributes that come with it.
+/// Seconds for which the kernel may cache a name and the attributes that come with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EntryCached {
     pub(crate) name_s: u64,
     pub(crate) attributes_s: u64,
 }
 
-/// How long the kernel may keep the attributes of a file.
+/// Seconds for which the kernel may cache the attributes of a file.
 pub(crate) fn attributes_cached_s(attributes: &Attributes) -> u64 {
     match ControlEntry::of(attributes.id) {
-        // Links and times follow the snapshots. A snapshot has its entry's number, and never
+        // Links and times change with the snapshots. A snapshot has its entry's number, and never
         // changes.
         Some(ControlEntry::Root | ControlEntry::Snapshots) => 0,
         None if is_unsettled(attributes) => UNSETTLED_S,
@@ -56,16 +55,16 @@ pub(crate) fn attributes_cached_s(attributes: &Attributes) -> u64 {
     }
 }
 
-/// Whether the space that is told of a file is not the last word. Of directories, which are asked
-/// about with each name in them, it is told late.
+/// Whether the allocated size of a file is still to change. Not for directories: the kernel asks
+/// for their attributes with each name in them, so their size is shown late.
 pub(crate) fn is_unsettled(attributes: &Attributes) -> bool {
     attributes.kind == FileKind::Regular && attributes.is_space_unsettled
 }
 
-/// Nodes of which something was told a short while ago.
+/// Nodes whose attributes or lists were recently sent to the kernel.
 #[derive(Debug)]
 pub(crate) struct RecentNodes {
-    /// They are remembered so long at least, and twice as long at most.
+    /// They are remembered for one to two of these periods.
     period: Duration,
     periods: Mutex<Periods>,
 }
@@ -79,12 +78,12 @@ struct Periods {
 }
 
 impl RecentNodes {
-    /// Remembers nodes as long as the kernel may keep their access control lists.
+    /// Remembers nodes as long as the kernel may cache their access control lists.
     pub(crate) fn with_lists() -> RecentNodes {
         RecentNodes::of(CACHED_S)
     }
 
-    /// Remembers nodes as long as the kernel may keep what space they take, while that changes.
+    /// Remembers nodes as long as the kernel may cache their allocated size while it is to change.
     pub(crate) fn unsettled() -> RecentNodes {
         RecentNodes::of(UNSETTLED_S)
     }
@@ -100,7 +99,7 @@ impl RecentNodes {
         }
     }
 
-    /// The kernel is about to be told of a node, or lets live on what it was told.
+    /// Notes a node whose attributes are about to be sent, or whose cached ones are extended.
     pub(crate) fn note(&self, node: u64) {
         self.note_at(node, Instant::now());
     }
@@ -119,7 +118,7 @@ impl RecentNodes {
         periods.now.insert(node);
     }
 
-    /// Gives them, and remembers none.
+    /// Takes all remembered nodes.
     pub(crate) fn take(&self) -> Vec<u64> {
         let mut periods = self.periods();
         let before = std::mem::take(&mut periods.before);
@@ -127,7 +126,7 @@ impl RecentNodes {
     }
 
     fn periods(&self) -> MutexGuard<'_, Periods> {
-        // A thread that panicked while it held them was adding a node.
+        // A thread that panicked under the lock was adding a node.
         self.periods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_remembered_as_long_as_the_kernel_may_keep_its_list() {
+    fn a_node_is_remembered_while_the_kernel_may_cache_its_list() {
         let lists = RecentNodes::with_lists();
         let began = Instant::now();
         let noted_s = [(1, 0), (2, 9), (3, 11), (4, 19)];

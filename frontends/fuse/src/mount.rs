@@ -1,8 +1,8 @@
-//! Mounting and unmounting.
+//! Mounting and unmounting through mount(2), umount2(2) and `fusermount3`.
 //!
-//! Root opens the device and mounts it itself. Others ask `fusermount3`, which is set-uid, mounts,
-//! and hands the device back over a socket. The mount shows with file system type `fuse` and the
-//! dataset's name as its source.
+//! Root opens the device and mounts it itself. Other users run `fusermount3`, which is set-uid,
+//! mounts, and hands the device back over a socket. The mount shows with file system type `fuse`
+//! and the dataset's name as its source.
 
 use crate::permission_checks::PermissionChecks;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,34 +24,34 @@ pub enum MountError {
     /// The FUSE device cannot be opened: the kernel has no FUSE, or this user may not use it.
     #[error("cannot open /dev/fuse: {}", tarn_engine::words_of(&(*.0).into()))]
     Device(Errno),
-    /// `mount(2)` refused.
+    /// mount(2) failed.
     #[error("cannot mount on {}: {}", .path.display(), tarn_engine::words_of(&(*.cause).into()))]
     Mount {
         /// The mount point.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: Errno,
     },
-    /// The folder is not where it was looked for.
+    /// The folder is no longer where its path says.
     #[error("cannot mount on {path}: it leads to {found} now", path = .path.display(), found = .found.display())]
     Moved {
         /// The mount point.
         path: PathBuf,
-        /// Where it leads.
+        /// The path of the folder that was opened.
         found: PathBuf,
     },
-    /// `fusermount3` could not be run.
+    /// `fusermount3` could not be started.
     #[error(
         "cannot run fusermount3 (package fuse3), which mounts for users that are not root: {}",
         tarn_engine::words_of(.0)
     )]
     NoHelper(std::io::Error),
-    /// `fusermount3` refused.
+    /// `fusermount3` failed, with this text.
     #[error("fusermount3: {0}")]
     Helper(String),
 }
 
-/// The options as the system's flags.
+/// The options as flags of mount(2).
 fn flags_of(options: MountOptions) -> MountFlags {
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::RDONLY, options.read_only);
@@ -62,7 +62,7 @@ fn flags_of(options: MountOptions) -> MountFlags {
     flags
 }
 
-/// The options as `fusermount3 -o` takes them.
+/// The options for `fusermount3 -o`.
 fn words_of(options: MountOptions) -> Vec<&'static str> {
     let mut words = vec![
         if options.read_only { "ro" } else { "rw" },
@@ -78,22 +78,22 @@ fn words_of(options: MountOptions) -> Vec<&'static str> {
     words
 }
 
-/// Opens a folder only to name it: nothing is asked of it. A link in the last place is none.
+/// Opens a folder with `O_PATH`, without following a link in the last place.
 fn place_at(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// A path to what is open, which cannot be led elsewhere.
+/// A path to an open folder, which renames do not change.
 fn path_of(place: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
 
-/// Mounts a device on a folder, and gives the device. The path must have no links: nothing is
-/// mounted where it leads through one.
+/// Mounts a device on a folder, and returns the device. The path must have no symbolic links:
+/// mounting fails if it resolves to another folder.
 ///
 /// # Errors
-/// When there is no FUSE, or the mount is refused.
+/// There is no FUSE, or the mount is refused.
 pub fn mount(
     source: &str,
     path: &Path,
@@ -107,11 +107,11 @@ pub fn mount(
     }
 }
 
-/// Unmounts a folder. With `force`, also one that is in use: it goes from the tree at once, and
-/// from memory when the last user is done.
+/// Unmounts a folder. With `force`, also one in use: it is detached at once, and ends with its last
+/// user.
 ///
 /// # Errors
-/// What the system says: `EBUSY` when it is in use.
+/// The system's error: `EBUSY` when it is in use.
 pub fn unmount(path: &Path, force: bool) -> Result<(), Errno> {
     if rustix::process::geteuid().is_root() {
         let flags = if force {
@@ -134,28 +134,28 @@ pub fn unmount(path: &Path, force: bool) -> Result<(), Errno> {
     }
 }
 
-/// Where the kernel lists connections.
+/// The kernel's list of FUSE connections.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// What is mounted at a path.
+/// The mount at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// The number under which the kernel knows the connection, where a FUSE mount is there.
+    /// The number of the FUSE connection.
     pub number: u32,
     /// The mount's own number.
     pub id: u64,
 }
 
-/// What is mounted at a path, if it is a device of the kernel's own. Asks the kernel's memory only,
-/// not the mount.
+/// The mount at a path, if it has no block device. Reads the kernel's attributes without asking the
+/// file system.
 pub fn seen_at(path: &Path) -> Option<Seen> {
     seen(path, AtFlags::SYMLINK_NOFOLLOW).ok().flatten()
 }
 
-/// The mount that a path leads into.
+/// The mount that a path resolves into.
 ///
 /// # Errors
-/// What the system says of the path.
+/// The system's error for the path.
 pub fn seen_through(path: &Path) -> Result<Option<Seen>, Errno> {
     seen(path, AtFlags::empty())
 }
@@ -167,8 +167,8 @@ pub fn seen_id(path: &Path) -> Option<u64> {
     status.ok().map(|status| status.stx_mnt_id)
 }
 
-/// Whether something is mounted on a path. That asks no file system, not even one whose server
-/// died; where the system does not tell, it may be.
+/// Whether a path may be a mount point. The question reaches no file system, so it does not hang on
+/// one whose server died; where the kernel does not answer, the result is true.
 pub fn may_be_mount_point(path: &Path) -> bool {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
     let root = StatxAttributes::MOUNT_ROOT;
@@ -190,25 +190,24 @@ fn seen(path: &Path, flags: AtFlags) -> Result<Option<Seen>, Errno> {
     Ok((status.stx_dev_major == 0).then_some(seen))
 }
 
-/// Aborts a connection: calls that wait for an answer fail, and so do all from now on. Nothing,
-/// where the system does not let us.
+/// Aborts a connection: pending and later calls fail. Does nothing without permission.
 pub fn abort(number: u32) {
     let path = format!("{CONNECTIONS}/{number}/abort");
     if std::fs::write(&path, "1").is_ok() {
         return;
     }
-    // Where the kernel's list of connections is not mounted, root can mount it.
+    // If the kernel's list of connections is not mounted, root can mount it.
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let _ = rustix::mount::mount("fusectl", CONNECTIONS, "fusectl", flags, None);
     let _ = std::fs::write(path, "1");
 }
 
-/// Gives a mount other options, while it is used. Only root can. `number` is under which the kernel
-/// knows its connection: another mount is left alone, and so is every mount where that is not
-/// known.
+/// Changes the options of a mount while it is used. Only root can. `number` is that of its
+/// connection: another mount on the folder is left alone, and so is every mount if the number is
+/// not known.
 ///
 /// # Errors
-/// What the system says: `EBUSY` when it is to be read-only and files are open for writing, or
+/// The system's error: `EBUSY` when it is to be read-only and files are open for writing, or
 /// another mount is on this folder.
 pub fn change_options(
     path: &Path,
@@ -236,13 +235,12 @@ fn mount_as_root(
     Ok(device)
 }
 
-/// Mounts on a folder what this device serves. A device that serves a file system already has that
-/// mounted on one more folder, as Linux does since 5.15: there is one file system, with one set of
-/// pages, however many mounts show it.
+/// Mounts the file system of this device on a folder. If the device serves a file system already,
+/// that one is mounted on one more folder, as Linux does since 5.15: one file system, with one page
+/// cache, has several mounts.
 ///
 /// # Errors
-/// When the mount is refused: `ENOTCONN` when the last mount of the file system has ended
-/// meanwhile.
+/// The mount is refused: `ENOTCONN` when the last mount of the file system has ended meanwhile.
 pub fn attach(
     source: &str,
     path: &Path,
@@ -251,7 +249,7 @@ pub fn attach(
     checks: PermissionChecks,
 ) -> Result<(), MountError> {
     let number = device.as_raw_fd();
-    // Reads are as large as our writes.
+    // Reads are as large as writes.
     let data = format!(
         "fd={number},rootmode=40000,user_id=0,group_id=0,allow_other,{}max_read={}",
         word_of(checks),
@@ -278,7 +276,7 @@ pub fn attach(
     .map_err(refused)
 }
 
-/// The option that has the kernel check permissions, where it does.
+/// The mount option by which the kernel checks permissions, where it does.
 fn word_of(checks: PermissionChecks) -> &'static str {
     match checks {
         PermissionChecks::Kernel => "default_permissions,",
@@ -295,7 +293,7 @@ fn mount_with_helper(
     let pair = rustix::net::socketpair(
         AddressFamily::UNIX,
         SocketType::STREAM,
-        // The helper inherits its end, so it is not closed on exec.
+        // `fusermount3` inherits its end, so that end is not closed on exec.
         SocketFlags::empty(),
         None,
     );
@@ -314,7 +312,7 @@ fn mount_with_helper(
     drop(theirs);
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        // It says its name itself.
+        // Its text begins with its name.
         let said = said.trim();
         let said = said.strip_prefix("fusermount3: ").unwrap_or(said);
         return Err(MountError::Helper(said.to_string()));
@@ -323,7 +321,7 @@ fn mount_with_helper(
         .ok_or_else(|| MountError::Helper("it mounted and gave no device back".to_string()))
 }
 
-/// The device that the helper sends.
+/// Receives the device from `fusermount3`.
 fn receive_device(socket: &OwnedFd) -> Option<OwnedFd> {
     let mut byte = [0; 1];
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,16 +1,17 @@
-//! The system's table of mounts, as this process sees it.
+//! The mount table of this process's namespace (`/proc/self/mountinfo`).
 //!
 //! # Problem
-//! A mount that was made on a folder is not always found there: the folder above gets another name,
-//! the mount is moved or bound to a second folder, another mount lies over it, umount(8) ends it.
-//! What is mounted is what the table says, not what was done.
+//! A mount does not always stay on its folder: a folder above is renamed, the mount is moved or
+//! bound to a second folder, another mount covers it, umount(8) ends it. So the mount table decides
+//! what is mounted, not the record of what was mounted.
 //!
 //! # Mechanism
-//! A file system is known by the number of its device, which `/proc/self/mountinfo` shows for each
-//! mount with the mount's own number and its path as of now. poll(2) tells whether mounts came or
-//! went since the table was read last, so that asking whether something is mounted mostly costs one
-//! call. Paths change without notice: for those of now the table is read again. A command over many
-//! mounts has it read once, and compares each row with the mount before it is used ([`Age::Last`]).
+//! A file system is identified by its device number, which `/proc/self/mountinfo` shows for each
+//! mount with the mount's own number and its present path. poll(2) tells whether mounts came or
+//! went since the table was last read, so the question whether something is mounted mostly costs
+//! one call. Paths change without notice: for present paths the table is read again. A command over
+//! many mounts reads it once, and compares each row with the mount before it is used
+//! ([`Age::Last`]).
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -31,17 +32,17 @@ const TABLE: &str = "/proc/self/mountinfo";
 pub struct Row {
     /// The mount's own number.
     pub id: u64,
-    /// Its root is the root of the file system; else that of a folder or file in it, which was
-    /// bound elsewhere.
+    /// Whether the mount's root is the root of the file system; else it is a bind mount of a folder
+    /// or file.
     pub is_whole: bool,
-    /// Where it is now.
+    /// Its present path.
     pub place: PathBuf,
 }
 
 /// Mounts by the minor number of their device; the major number of those is 0.
 type Rows = BTreeMap<u32, Vec<Row>>;
 
-/// The table, read when it is needed.
+/// The table, read on demand.
 #[derive(Debug, Default)]
 pub struct MountTable {
     read: Mutex<Option<(File, Rows)>>,
@@ -52,27 +53,27 @@ pub struct MountTable {
 /// How old an answer may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// What was read last, whenever that was: for looks at one of many mounts that are compared
-    /// with the mount itself. The table is read only where it never was.
+    /// The last reading, of any age: for one of many mounts, whose row is compared with the mount
+    /// itself. The table is read only if it never was.
     Last,
-    /// Mounts that came and went are seen; their paths may be those of before.
+    /// New and ended mounts are included; paths may be old.
     Mounts,
-    /// Paths are those of now.
+    /// Paths are the present ones.
     Paths,
 }
 
 impl MountTable {
-    /// The mounts of the file system with this device, in the order in which they are found. None
-    /// when the table cannot be read.
+    /// The mounts of the file system with this device number, in the table's order. None when the
+    /// table cannot be read.
     pub fn rows_of(&self, number: u32, age: Age) -> Option<Vec<Row>> {
         self.with(age, |rows| rows.get(&number).cloned().unwrap_or_default())
     }
 
-    /// Looks into the table once.
+    /// Calls `look` with the table.
     pub fn with<T>(&self, age: Age, look: impl FnOnce(&Rows) -> T) -> Option<T> {
         let mut read = self.lock();
         let is_fresh = match &*read {
-            // Asking is what marks it as seen, so it comes before reading.
+            // poll(2) marks changes as seen, so it comes before reading.
             Some(_) if age == Age::Last => true,
             Some((file, _)) => !has_changed(file) && age == Age::Mounts,
             None => false,
@@ -91,12 +92,12 @@ impl MountTable {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(File, Rows)>> {
-        // A thread that panicked while it held it left none, or a whole one.
+        // A thread that panicked under the lock left no table, or a whole one.
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether mounts came or went since this was asked last.
+/// Whether mounts came or went since the last call.
 fn has_changed(file: &File) -> bool {
     let mut polled = [PollFd::new(file, PollFlags::PRI)];
     let none = rustix::time::Timespec::default();
@@ -118,7 +119,7 @@ fn read_again(file: Option<File>) -> std::io::Result<(File, Rows)> {
     Ok((file, parse(&text)))
 }
 
-/// Takes the table apart. Lines that make no sense, and mounts of real devices, are passed over.
+/// Parses the table. Malformed lines, and mounts of block devices, are skipped.
 fn parse(text: &[u8]) -> Rows {
     let mut rows = Rows::new();
     for line in text.split(|byte| *byte == b'\n') {
@@ -150,7 +151,7 @@ fn number_in(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// A path as it is: the table has blanks, line ends and backslashes as `\040`.
+/// A path of the table without escapes: blanks, line ends and backslashes are written as `\040`.
 pub(crate) fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -174,8 +175,7 @@ pub(crate) fn unescaped(word: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The mount that counts as the file system's own: the one with this number, else the first that
-/// shows all of it.
+/// The file system's own mount: the one with this number, else the first that has the root.
 pub fn own(rows: &[Row], id: Option<u64>) -> Option<&Row> {
     let whole = || rows.iter().filter(|row| row.is_whole);
     whole()
@@ -207,7 +207,7 @@ nonsense\n";
         assert_eq!(places, ["/tmp/fra", "/tmp/with blank\\", "/tmp/frc"]);
         assert!(!found[1].is_whole);
         assert_eq!(own(found, Some(66)).unwrap().id, 66);
-        // A folder that was bound elsewhere is not the file system.
+        // A bind mount of a folder is not the file system's own.
         assert_eq!(own(found, Some(64)).unwrap().id, 63);
         assert_eq!(own(&found[1..2], Some(64)), None);
     }

@@ -1,10 +1,10 @@
-//! The engine's way to mounts: one session for each file system, all served by the same threads.
+//! The engine's mounter: one session for each file system, all served by the same threads.
 //!
 //! # Mechanism
 //! A file system has one session, however many mounts show it: bind mounts, copies in other mount
-//! namespaces, and mounts that are made while those are still in use. The table of mounts tells
-//! where it is mounted in this namespace; the device tells whether the kernel has it at all: it is
-//! gone when the last mount and the last open file are, wherever they were.
+//! namespaces, and mounts that are made while those are still in use. The mount table shows where
+//! it is mounted in this namespace; the device tells whether the kernel has it at all: it is gone
+//! when the last mount and the last open file are, in any namespace.
 
 use crate::mount::{self, MountError, Seen};
 use crate::mount_table::{self, Age, MountTable, Row};
@@ -30,21 +30,21 @@ pub struct FuseMounter {
     table: MountTable,
 }
 
-/// What is known of a mount beside what serves it.
+/// The facts of a mount besides its session.
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// What was seen in its folder when it was made, if anything was.
+    /// The mount as it was seen on its folder after mounting, if it was.
     seen: Option<Seen>,
-    /// It is in no folder any more; it is still being served.
+    /// It is unmounted everywhere here, and still served.
     is_undone: bool,
 }
 
-/// What is known of all mounts, by key, and by the number of the device that shows them.
+/// The facts of all mounts, by key, and by the number of their device.
 #[derive(Debug, Default)]
 struct KnownMounts {
     by_key: BTreeMap<u64, Known>,
     by_number: BTreeMap<u32, u64>,
-    /// From so many on, it is looked which of them the kernel has ended since.
+    /// The number of mounts from which on ended ones are searched for.
     count_next_look: usize,
 }
 
@@ -68,12 +68,13 @@ impl KnownMounts {
         Some(known)
     }
 
-    /// The mount whose device has this number.
+    /// The mount with this device number.
     fn with_number(&self, number: u32) -> Option<u64> {
         self.by_number.get(&number).copied()
     }
 
-    /// Removes those that are not served any more, now and then: each look takes time for all.
+    /// Removes mounts that are not served any more. It happens now and then, as it takes time for
+    /// all.
     fn purge(&mut self, is_served: impl Fn(u64) -> bool) {
         if self.by_key.len() < self.count_next_look {
             return;
@@ -86,24 +87,25 @@ impl KnownMounts {
     }
 }
 
-/// How long requests are waited for that are being served when their mount is abandoned: those that
-/// were let go need a moment to reply.
+/// How long an abandoned mount waits for requests under way: they need a moment to reply after
+/// their pool was given up.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long the kernel may write nothing back while that is waited for. A guess, as the next one.
+/// How long the kernel may write nothing back while a write-back is waited for. A guess, as the
+/// next one.
 const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long requests are waited for that are being served when their mount is undone. A guess:
-/// longer than a pool that works needs for the largest request.
+/// How long an unmount waits for requests under way. A guess: longer than a working pool needs for
+/// the largest request.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a mount that is in use is tried to be undone, and how often. A guess: longer than a
-/// thread waits for a processor, and too short to be noticed before a mount is called busy.
+/// How long unmounting a busy mount is retried, and at what interval. A guess: longer than a thread
+/// waits for a processor, and too short for users to notice.
 const RELEASE_PATIENCE: Duration = Duration::from_millis(100);
 const RELEASE_LOOK: Duration = Duration::from_millis(5);
 
 impl FuseMounter {
-    /// A mounter without mounts, which these threads will serve.
+    /// A mounter without mounts, for these serving threads.
     pub fn new(threads: Arc<ServingThreads>) -> FuseMounter {
         FuseMounter {
             server: Server::new(threads),
@@ -112,25 +114,25 @@ impl FuseMounter {
         }
     }
 
-    /// How often the system's table of mounts was read. That takes time for each mount of the
-    /// machine: a command over many mounts has it read once.
+    /// How often the mount table was read. Reading takes time for each mount of the machine, so a
+    /// command over many mounts reads it once.
     pub fn table_readings(&self) -> u64 {
         self.table.readings()
     }
 
     fn known(&self) -> MutexGuard<'_, KnownMounts> {
-        // A thread that panicked while it held it was inserting or removing one entry.
+        // A thread that panicked under the lock was inserting or removing one entry.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was seen of a mount that is in some folder, as far as is known.
+    /// The mount as it was seen on its folder, if it is mounted here.
     fn seen(&self, key: MountKey) -> Option<Seen> {
         let known = self.known().by_key.get(&key.0).copied()?;
         known.seen.filter(|_| !known.is_undone)
     }
 
-    /// What is known of the mounts that the kernel still has. Numbers of others may have been given
-    /// to other mounts.
+    /// The mounts that the kernel still has. Device numbers of others may belong to other mounts
+    /// now.
     fn connected(&self) -> Vec<(u64, Known)> {
         let known: Vec<(u64, Known)> = {
             let known = self.known();
@@ -141,8 +143,8 @@ impl FuseMounter {
         known.into_iter().filter(is_connected).collect()
     }
 
-    /// The mounts of a file system in this namespace. Where the table cannot be read, the one that
-    /// was made, if it is still in its folder.
+    /// The mounts of a file system in this namespace. If the table cannot be read: the one that was
+    /// made, if it is still on its folder.
     fn rows(&self, key: MountKey, path: &Path, age: Age) -> Vec<Row> {
         let Some(seen) = self.seen(key) else {
             return Vec::new();
@@ -157,27 +159,27 @@ impl FuseMounter {
         })
     }
 
-    /// Takes mounts of a file system away: of this namespace, or lazily whatever their users do.
-    /// The table is read again where what was read last is not so any more.
+    /// Unmounts mounts of a file system in this namespace, or detaches them even if they are in
+    /// use. The table is read again if its last reading is out of date.
     fn take_away(&self, key: MountKey, path: &Path, ending: Ending) -> Result<(), MountRefusal> {
         let Some(seen) = self.seen(key) else {
             return Ok(());
         };
         if self.take_rows_away(key, path, seen, ending, Age::Last)? {
-            // What others were bound to since the table was read.
+            // Bind mounts made since the table was read.
             if ending == Ending::Own || !self.server.is_connected(key.0) {
                 return Ok(());
             }
         }
         match self.take_rows_away(key, path, seen, ending, Age::Paths)? {
             true => Ok(()),
-            // Another mount lies over it, which is not ours to end.
+            // Another mount covers it.
             false => Err(MountRefusal::Busy),
         }
     }
 
-    /// Takes those mounts away that a table of this age has. False where one of them is not there,
-    /// or there is none though there should be.
+    /// Unmounts the mounts that a table of this age shows. False if one of them is missing, or all
+    /// are and there should be one.
     fn take_rows_away(
         &self,
         key: MountKey,
@@ -188,12 +190,13 @@ impl FuseMounter {
     ) -> Result<bool, MountRefusal> {
         let mut rows = self.rows(key, path, age);
         if !self.server.is_connected(key.0) {
-            // The numbers may be another mount's by now. What is left of this one answers nobody.
+            // The numbers may be another mount's by now. The dead remains of this one answer no
+            // request.
             rows.retain(|row| is_dead(&row.place));
         }
         let going: Vec<&Row> = match ending {
             Ending::Own => mount_table::own(&rows, Some(seen.id)).into_iter().collect(),
-            // What was mounted last may lie on what was mounted first.
+            // A later mount may be on top of an earlier one.
             Ending::OfNamespace | Ending::Everywhere => rows.iter().rev().collect(),
         };
         if going.is_empty() {
@@ -216,8 +219,8 @@ impl FuseMounter {
         Ok(true)
     }
 
-    /// Serves a file system no longer. Without its server, calls to what is left of it fail: the
-    /// caller may open the files once more, or change them below.
+    /// Stops serving a file system. Without its server, calls on its remains fail: the caller may
+    /// open the files once more, or change them in the pool.
     fn end(&self, key: MountKey) -> Result<(), MountRefusal> {
         let removed = self.server.remove(key.0, UNMOUNT_PATIENCE);
         let mut known = self.known();
@@ -239,16 +242,16 @@ impl FuseMounter {
     }
 }
 
-/// The system's words for an error.
+/// The system's text for an error.
 fn said_of(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     let words = text.split(" (os error").next();
     words.unwrap_or_default().to_string()
 }
 
-/// Unmounts a folder. What is in use is tried for a moment: the file of an asynchronous transfer is
-/// let go by the thread of ours that has answered, after the program was told and may have ended;
-/// and a look at a path holds its mount as long as that takes.
+/// Unmounts a folder, and retries a busy one for a moment: the kernel releases the file of an
+/// asynchronous transfer in the serving thread, after the program got its answer and may have
+/// ended; and a path lookup holds the mount while it lasts.
 fn unmount_patiently(place: &Path, by_force: bool) -> Result<(), Errno> {
     let began = Instant::now();
     loop {
@@ -261,13 +264,13 @@ fn unmount_patiently(place: &Path, by_force: bool) -> Result<(), Errno> {
     }
 }
 
-/// Whether the server of what is mounted here is gone.
+/// Whether the server of the mount on this path is gone.
 fn is_dead(path: &Path) -> bool {
     rustix::fs::statfs(path).is_err_and(|errno| errno == Errno::NOTCONN)
 }
 
-/// Whether the folder of a mount shows that mount. The system goes by the path, and would take
-/// another mount for it that lies over it.
+/// Whether the folder of a mount shows that mount. umount2(2) takes a path, and would end another
+/// mount that covers it.
 fn is_there(row: &Row, seen: Seen) -> bool {
     mount::seen_at(&row.place)
         .is_some_and(|there| there.number == seen.number && there.id == row.id)
@@ -315,13 +318,13 @@ impl Mounter for FuseMounter {
             // `fusermount3` opens a device of its own for each mount.
             return Err(MountRefusal::Busy);
         }
-        // What is bound to another folder is not the file system's own mount, which this is where
-        // that is gone.
+        // A bind mount on another folder is not the file system's own mount; this one is, if that
+        // is gone.
         let rows = self.rows(key, path, Age::Mounts);
         let is_own = |seen: Seen| rows.iter().any(|row| row.id == seen.id);
         let is_one_more = self.seen(key).is_some_and(is_own);
         let attached = self.server.with_device(key.0, |device| {
-            // What the device agreed on with the kernel stays.
+            // The device keeps the capabilities that were negotiated with the kernel.
             mount::attach(source, path, options, device, PermissionChecks::Kernel)
         });
         match attached {
@@ -395,14 +398,13 @@ impl Mounter for FuseMounter {
     fn unmount(&self, key: MountKey, path: &Path, ending: Ending) -> Result<Left, MountRefusal> {
         let by_force = ending == Ending::Everywhere;
         if by_force {
-            // Programs go on with files that they have mapped; what they have stored up to here is
-            // kept.
+            // Programs go on with mapped files; their stores up to here are written.
             self.write_back(key)?;
         }
         self.take_away(key, path, ending)?;
         if !by_force {
-            // The kernel may let go of files of programs that have ended, and of mounts that
-            // overlay this one, a moment after they are gone.
+            // The kernel may release files of ended programs, and mounts on top of this one, a
+            // moment after they are gone.
             let began = Instant::now();
             while self.server.is_connected(key.0) {
                 if began.elapsed() >= RELEASE_PATIENCE {
@@ -411,7 +413,7 @@ impl Mounter for FuseMounter {
                 std::thread::sleep(RELEASE_LOOK);
             }
         }
-        // What ended in order was written back by the kernel.
+        // The kernel wrote back what ended in order.
         self.end(key).map(|()| Left::Nothing)
     }
 
@@ -436,14 +438,14 @@ impl Mounter for FuseMounter {
 
     fn abandon(&self, mounts: &[(MountKey, &Path)]) {
         for (key, path) in mounts {
-            // One that is below a mount that fails cannot be reached; it goes with what it is on.
+            // A mount below a failing one cannot be reached; it is detached with that one.
             let _ = self.take_away(*key, path, Ending::Everywhere);
         }
         let keys: Vec<u64> = mounts.iter().map(|(key, _)| key.0).collect();
         let alive = self.server.abandon(&keys, PATIENCE);
         for key in keys {
             let seen = self.known().remove(key).and_then(|known| known.seen);
-            // The number of one that has gone may be another's by now.
+            // The device number of an ended mount may be another's by now.
             if let Some(seen) = seen.filter(|_| alive.contains(&key)) {
                 mount::abort(seen.number);
             }
@@ -461,7 +463,7 @@ impl Mounter for FuseMounter {
         };
         let rows = self.rows(key, path, Age::Paths);
         let Some(own) = mount_table::own(&rows, Some(seen.id)) else {
-            // It is mounted elsewhere only, where others have said how.
+            // It is mounted elsewhere only, with the options of those mounts.
             return Ok(());
         };
         let changed = mount::change_options(&own.place, Some(seen.number), options);
@@ -480,8 +482,8 @@ impl Mounter for FuseMounter {
     }
 
     fn clear_remains(&self, path: &Path) -> bool {
-        // A mount whose server died answers this, which is asked of the server each time.
-        // Attributes may still be cached.
+        // A mount whose server died answers statfs(2) with an error, as the kernel does not cache
+        // it. Attributes may still be cached.
         let mut is_any = false;
         while mount::may_be_mount_point(path) && is_dead(path) && mount::unmount(path, true).is_ok()
         {

@@ -9,9 +9,9 @@
 //! | `0001` | 28 of the snapshot's dataset, 32 of the object | a snapshot |
 //!
 //! A snapshot's node numbers follow from the object of its dataset in the MOS, so they are the same
-//! in every session and after a restart. The kernel may know nodes of a snapshot that was
-//! destroyed, and another can get the number of its dataset: within the session, that one is
-//! *renumbered*. So is a snapshot whose dataset has a number of 2^28 or more.
+//! in every session and after a restart. The kernel may know nodes of a destroyed snapshot, and
+//! another can get the number of its dataset: within the session, the new one is *renumbered*. So
+//! is a snapshot whose dataset has a number of 2^28 or more.
 //!
 //! The directories `.zfs` and `.zfs/snapshot` have object numbers of the dataset that no object can
 //! have. The kernel wants the root to be node 1; object 1 is the master node, which is no file, so
@@ -20,25 +20,25 @@
 //! # Inode numbers
 //! `stat` shows the object number of a live file, as OpenZFS does. A snapshot is a mount of its own
 //! in OpenZFS, with its own `st_dev`; here it shares that of the dataset, for Linux lets only
-//! virtiofs have submounts (`FUSE_SUBMOUNTS` is not offered to `/dev/fuse`). What has the same
-//! `st_dev` and `st_ino` is one file to `tar`, `cp`, `cmp` and `rsync -H`, so the inode numbers
-//! below `.zfs/snapshot` are others: they are made of the number of the snapshot's dataset and that
-//! of the object, and stay the same for as long as the snapshot is there ([`inode_in_snapshot`]).
+//! virtiofs have submounts (`FUSE_SUBMOUNTS` is not offered to `/dev/fuse`). Files with the same
+//! `st_dev` and `st_ino` are one file to `tar`, `cp`, `cmp` and `rsync -H`, so the inode numbers
+//! below `.zfs/snapshot` differ: they are made of the number of the snapshot's dataset and that of
+//! the object, and stay the same while the snapshot exists ([`inode_in_snapshot`]).
 
 use tarn_engine::files::ObjectId;
 
 /// The kernel's number for the root.
 pub const ROOT_NODE: u64 = 1;
 
-/// How many bits the object's number has in nodes of the dataset and of renumbered snapshots.
+/// Bits of the object number in nodes of the dataset and of renumbered snapshots.
 const SHIFT: u32 = 48;
 
 /// The bit that renumbered snapshots have.
 const RENUMBERED: u64 = 1 << 63;
 
-/// How a snapshot's dataset and the object share a node number: which bit is set above them, and
-/// how many bits the object's has. The first form in which the dataset's number fits is taken, so
-/// that all nodes of a snapshot have one form.
+/// How the numbers of a snapshot's dataset and of an object share a node number: which bit is set
+/// above them, and how many bits the object number has. The first form in which the dataset number
+/// fits is taken, so that all nodes of a snapshot have one form.
 const NODE_FORMS: [(u32, u32); 3] = [(61, 48), (62, 40), (60, 32)];
 
 /// Which of the file systems of a session.
@@ -52,12 +52,11 @@ pub enum Which {
     Renumbered(u16),
 }
 
-/// So many snapshots of a session can be renumbered.
+/// Most renumbered snapshots of a session.
 pub const RENUMBERED_MAX: usize = 1 << 15;
 
 impl Which {
-    /// How the nodes of a snapshot are numbered unless it has to be renumbered; none where it has
-    /// to.
+    /// The numbering of a snapshot's nodes; none where the snapshot has to be renumbered.
     pub fn of_snapshot(dataset: ObjectId) -> Option<Which> {
         form_of(dataset).map(|_| Which::Snapshot(dataset))
     }
@@ -68,7 +67,7 @@ impl Which {
     }
 }
 
-/// The form of the nodes of the snapshot with this dataset, if there is one.
+/// The form of the nodes of a snapshot, if there is one for its dataset number.
 fn form_of(dataset: ObjectId) -> Option<(u32, u32)> {
     let fits = |(mark, object_bits): &(u32, u32)| dataset.get() >> (mark - object_bits) == 0;
     NODE_FORMS.into_iter().find(fits)
@@ -81,7 +80,7 @@ pub enum Node {
     Root,
     /// An object of the dataset or of a snapshot.
     Object {
-        /// Which file system.
+        /// Its file system.
         which: Which,
         /// Its object.
         id: ObjectId,
@@ -89,7 +88,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// What a number of the kernel's names. None where no node can have it.
+    /// The node with this number. None for numbers that no node has.
     pub fn from_number(number: u64) -> Option<Node> {
         if number == ROOT_NODE {
             return Some(Node::Root);
@@ -113,9 +112,9 @@ impl Node {
         Some(Node::Object { which, id })
     }
 
-    /// The kernel's number of it. An object whose number does not fit, which takes a file system
-    /// with more than four billion files in a pool with millions of datasets, gets one that no file
-    /// has.
+    /// The number of the node. An object number that does not fit, which takes a file system with
+    /// more than four billion files in a pool with millions of datasets, gives the number of no
+    /// file.
     pub fn number(self) -> u64 {
         let (which, id) = match self {
             Node::Root => return ROOT_NODE,
@@ -135,18 +134,18 @@ impl Node {
 }
 
 /// How the two numbers of a file in a snapshot share an inode number: which bit is set above them,
-/// and how many bits the object's has. The first form in which both fit is taken. What nearly all
-/// have is below 2^53, so that programs which keep inode numbers as floating-point numbers tell
-/// them apart, too.
+/// and how many bits the object number has. The first form in which both fit is taken. Nearly all
+/// are below 2^53, so that programs which keep inode numbers as floating-point numbers tell them
+/// apart, too.
 const FORMS: [(u32, u32); 4] = [(52, 32), (61, SHIFT), (62, 32), (63, 40)];
 
-/// The inode number of an object in a snapshot, given the object of the snapshot's dataset. It is
-/// that of no object and of no directory below `.zfs`, which are below 2^48.
+/// The inode number of an object in a snapshot, given the object of the snapshot's dataset. It
+/// differs from those of objects and of directories below `.zfs`, which are below 2^48.
 ///
-/// No two files share one, as long as the dataset's number is below 2^20 and the object's below
-/// 2^32; or 2^13 and 2^48; or 2^30 and 2^32; or 2^23 and 2^40. Beyond, where a pool has more than
-/// ten million datasets or snapshots, or a file system more than 10^12 files, numbers are a hash of
-/// 60 bits.
+/// No two files share one if the dataset number is below 2^20 and the object number below 2^32; or
+/// 2^13 and 2^48; or 2^30 and 2^32; or 2^23 and 2^40. Beyond, where a pool has more than ten
+/// million datasets or snapshots, or a file system more than 10^12 files, numbers are a hash of 60
+/// bits.
 pub fn inode_in_snapshot(dataset: ObjectId, object: ObjectId) -> u64 {
     let (dataset, object) = (dataset.get(), object.get());
     for (mark, object_bits) in FORMS {
@@ -165,7 +164,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn files_of_snapshots_share_no_inode_number_with_any_other() {
+    fn inode_numbers_of_files_in_snapshots_are_unique() {
         let datasets = [
             1,
             387,
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_leads_back_to_its_node_and_no_two_share_one() {
+    fn node_numbers_are_unique_and_decode_to_their_nodes() {
         let object = |which, id| Node::Object {
             which,
             id: ObjectId::new(id),
@@ -222,7 +221,7 @@ mod tests {
         assert_eq!(Which::of_snapshot(ObjectId::new(1 << 28)), None);
         // No form has this mark.
         assert_eq!(Node::from_number(1 << 59), None);
-        // Not another file of the snapshot.
+        // Not that of another file of the snapshot.
         let too_large = object(snapshot(1 << 22), 1 << 32).number();
         let read_back = Node::from_number(too_large).unwrap();
         assert_eq!(read_back, object(snapshot(1 << 22), (1 << 32) - 1));

@@ -1,26 +1,24 @@
-//! Which side checks permissions of a mount: the kernel by the mode, or the file system by NFSv4
-//! lists.
+//! Whether the kernel checks permissions by the mode, or the file system by NFSv4 ACLs.
 //!
 //! # Problem
-//! The kernel knows mode bits and POSIX lists. An NFSv4 list can grant more than the mode shows (to
-//! a named user) and less (a denial), and the kernel answers from cached names and attributes
-//! without a question.
+//! The kernel knows mode bits and POSIX ACLs. An NFSv4 ACL can grant more than the mode shows (to a
+//! named user) and less (a denial), and the kernel answers from cached names and attributes without
+//! a request.
 //!
 //! # Mechanism
-//! A dataset that has `acltype=nfsv4` when it is mounted is mounted without `default_permissions`.
-//! The kernel then asks `ACCESS`, and lets the file system decide about every other request, which
-//! `posix` does for the user and groups of the process that waits. Names are not cached: each step
-//! of a path comes to the file system as a `LOOKUP`, so that search permission is checked in each
-//! directory.
+//! A dataset with `acltype=nfsv4` is mounted without `default_permissions`. The kernel then sends
+//! `ACCESS`, and leaves the decision about every other request to the file system: `posix` decides
+//! for the user and groups of the waiting process. Names are not cached: each step of a path is a
+//! `LOOKUP`, so that search permission is checked in each directory.
 //!
 //! Where the property changes while a dataset is mounted, the mount stays as it is. With
-//! `default_permissions` the mode must allow what the list allows; without, the file system checks
-//! modes and POSIX lists as well. Mounting it again ends that.
+//! `default_permissions` the mode must allow what the ACL allows; without, the file system checks
+//! modes and POSIX ACLs as well. The next mount follows the property.
 //!
 //! # Invariants
-//! - A refused `LOOKUP` takes the name from the kernel, and with it every mount on or below that
-//!   name. So a name that leads to a mount is refused with `ENOMEM`, the one error that leaves the
-//!   name ([`Covered`]).
+//! - A refused `LOOKUP` removes the name from the kernel's cache, and with it every mount on or
+//!   below that name. So a name that leads to a mount is refused with `ENOMEM`, the one error that
+//!   keeps the name ([`Covered`]).
 
 use crate::mount_table::unescaped;
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +26,7 @@ use std::path::Path;
 
 use tarn_engine::files::{AclType, Credentials, FileSystem, ObjectId, Operation};
 
-/// Which side checks.
+/// The side that checks permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermissionChecks {
     /// The kernel (`default_permissions`).
@@ -38,7 +36,7 @@ pub enum PermissionChecks {
 }
 
 impl PermissionChecks {
-    /// Those of a mount of this file system that is made now.
+    /// The checks for a new mount of this file system.
     pub fn of(files: &FileSystem) -> PermissionChecks {
         match files.properties().acl_type {
             AclType::Nfs4 => PermissionChecks::FileSystem,
@@ -50,16 +48,16 @@ impl PermissionChecks {
 /// The table of mounts; see proc_pid_mountinfo(5).
 const TABLE: &str = "/proc/self/mountinfo";
 
-/// The mounts on folders of a file system, from the table of mounts.
+/// The mounts on folders of a file system, from the mount table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Covered {
-    /// Their paths from the root of the file system on, as names.
+    /// Their paths from the root of the file system, as names.
     paths: Vec<Vec<Vec<u8>>>,
 }
 
 impl Covered {
-    /// Those on the file system with this device number, as of now. None are seen where the table
-    /// cannot be read.
+    /// The present mounts on the file system with this device number; none where the table cannot
+    /// be read.
     pub(crate) fn read(number: u32) -> Covered {
         Covered::parse(&std::fs::read(TABLE).unwrap_or_default(), number)
     }
@@ -87,7 +85,7 @@ impl Covered {
         Covered { paths }
     }
 
-    /// Whether a name in a directory is on the way to one of them.
+    /// Whether a name in a directory is on the path of one of them.
     pub(crate) fn is_on_the_way(
         &self,
         files: &FileSystem,

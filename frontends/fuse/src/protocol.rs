@@ -1,30 +1,33 @@
-//! The FUSE protocol: requests taken apart, replies put together.
+//! The FUSE protocol: decoding of requests, encoding of replies.
 //!
-//! Layouts and numbers are those of the kernel's interface, version 7.31 and later (`linux/fuse.h`). Structures only
-//! ever grow at their ends, and the kernel tells its version at the start. All numbers are in the machine's order.
+//! Layouts and numbers are those of the kernel's interface, version 7.31 and later
+//! (`linux/fuse.h`). Structures only ever grow at their ends, and the kernel sends its version at
+//! the start. All numbers are in the machine's order.
 //!
-//! A request that is shorter than its structure, or whose names do not end, is refused with `EINVAL`; nothing is read
-//! beyond it.
+//! A request that is shorter than its structure, or whose names do not end, is refused with
+//! `EINVAL`; nothing is read beyond it.
 
 use crate::handles::Handle;
 use rustix::io::Errno;
 
-/// The version of the protocol we speak.
+/// The protocol's major version.
 pub const MAJOR: u32 = 7;
 
-/// The minor version we speak: with `statx`, files without a name, and idmapped mounts. What an older kernel lacks it does not offer.
+/// The protocol's minor version: with `statx`, files without a name, and idmapped mounts. An older
+/// kernel offers fewer capabilities.
 pub const MINOR: u32 = 41;
 
-/// The user in requests of a kernel that has idmapped mounts, where nothing is made: it does not say for whom it asks.
+/// The user in requests that create nothing, if the kernel has idmapped mounts: it does not name
+/// the caller.
 pub const UNKNOWN_USER: u32 = u32::MAX;
 
-/// The largest write we take, in bytes. The kernel's default limit is 256 pages.
+/// The largest write, in bytes. The kernel's default limit is 256 pages.
 pub const WRITE_BYTES_MAX: usize = 1 << 20;
 
 /// Room for the largest request: a write with its structures.
 pub const REQUEST_BYTES_MAX: usize = WRITE_BYTES_MAX + 4096;
 
-/// The structures before the contents of a write: its head (`fuse_in_header`) and what it says (`fuse_write_in`).
+/// The structures before the contents of a write: `fuse_in_header` and `fuse_write_in`.
 pub const WRITE_HEAD_BYTES: usize = 80;
 
 /// What a request asks for.
@@ -49,11 +52,11 @@ pub mod opcode {
     }
 }
 
-/// Capabilities agreed on at the start.
+/// Capabilities that are negotiated at the start.
 pub mod init_flags {
-    /// Reads may be sent side by side.
+    /// Reads may be sent in parallel.
     pub const ASYNC_READ: u64 = 1 << 0;
-    /// Locks by `fcntl` are ours.
+    /// The file system keeps `fcntl` locks.
     pub const POSIX_LOCKS: u64 = 1 << 1;
     /// `O_TRUNC` comes with the open.
     pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
@@ -61,18 +64,18 @@ pub mod init_flags {
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// Writes may be larger than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
-    /// The umask is left to us: default ACLs replace it.
+    /// The file system applies the umask: default ACLs replace it.
     pub const DONT_MASK: u64 = 1 << 6;
     /// Directories may be read with attributes.
     pub const DO_READDIRPLUS: u64 = 1 << 13;
-    /// Locks by `flock` are ours.
+    /// The file system keeps `flock` locks.
     pub const FLOCK_LOCKS: u64 = 1 << 10;
-    /// The kernel chooses when.
+    /// The kernel chooses when to read attributes with directories.
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
-    /// Asynchronous direct I/O is answered to the program when each part of it is, with no thread
-    /// that waits for it.
+    /// Each part of an asynchronous direct I/O completes by itself, without a thread that waits for
+    /// all.
     pub const ASYNC_DIO: u64 = 1 << 15;
-    /// Lookups and reads of one directory may be sent side by side.
+    /// Lookups and reads of one directory may be sent in parallel.
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
     /// The kernel reads and enforces POSIX ACLs.
     pub const POSIX_ACL: u64 = 1 << 20;
@@ -80,19 +83,21 @@ pub mod init_flags {
     pub const MAX_PAGES: u64 = 1 << 22;
     /// Targets of symbolic links may be cached.
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
-    /// We take set-id bits and capabilities away when a file is written, truncated or given away; writes and truncations say
-    /// whether the caller may keep the set-id bits. Otherwise the kernel would ask for the capabilities before each write.
+    /// The file system removes set-id bits and capabilities when a file is written, truncated or
+    /// given to another owner; writes and truncations say whether the caller may keep the set-id
+    /// bits. Otherwise the kernel would ask for the capabilities before each write.
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
-    /// Requests that set an attribute say more: whether the caller may keep the set-group-id bit of a file that gets a list.
+    /// `SETXATTR` has a flag: whether the caller may keep the set-group-id bit of a file that gets
+    /// an ACL.
     pub const SETXATTR_EXT: u64 = 1 << 29;
     /// There are more capabilities than 32 bits have.
     pub const INIT_EXT: u64 = 1 << 30;
-    /// A mount may show other users than files have (`MOUNT_ATTR_IDMAP`). Then requests say for whom they are only where something is made: the user that
-    /// the mount shows.
+    /// A mount may map the users of files to others (`MOUNT_ATTR_IDMAP`). Then requests name the
+    /// caller only where something is created, as the mapped user.
     pub const ALLOW_IDMAP: u64 = 1 << 40;
 }
 
-/// Bits of `setattr`: what is set.
+/// Bits of `SETATTR`: the attributes to set.
 pub mod setattr_bits {
     /// Permissions.
     pub const MODE: u32 = 1 << 0;
@@ -106,69 +111,69 @@ pub mod setattr_bits {
     pub const ATIME: u32 = 1 << 4;
     /// Modification time.
     pub const MTIME: u32 = 1 << 5;
-    /// The file is open, and changed through that.
+    /// The file is open, and changed through its handle.
     pub const HANDLE: u32 = 1 << 6;
-    /// The access time is the present.
+    /// The access time is now.
     pub const ATIME_NOW: u32 = 1 << 7;
-    /// The modification time is the present.
+    /// The modification time is now.
     pub const MTIME_NOW: u32 = 1 << 8;
-    /// The caller may not keep the set-id bits of a file he truncates.
+    /// The caller may not keep the set-id bits of the file that is truncated.
     pub const DROP_SET_IDS: u32 = 1 << 11;
 }
 
-/// Bits of `statx`: what is told.
+/// Bits of `STATX`: the attributes in the reply.
 pub mod statx_bits {
-    /// What `stat` tells.
+    /// The attributes of `stat`.
     pub const BASIC: u32 = 0x7ff;
-    /// When the file was made.
+    /// The birth time.
     pub const BIRTH: u32 = 0x800;
 }
 
-/// Answer to open: keep what the kernel has cached.
+/// Reply to an open: the kernel keeps its cached pages.
 pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
 
-/// Answer to open: the kernel does not tell when a descriptor of the open file is closed, but only
-/// when the last one is.
+/// Reply to an open: the kernel sends `FLUSH` only when the last descriptor of the open file is
+/// closed.
 #[doc(alias = "FOPEN_NOFLUSH")]
 pub const OPEN_NO_FLUSH: u32 = 1 << 5;
 
-/// A flag of requests for locks: it is a `flock`.
+/// A flag of lock requests: it is a `flock`.
 #[doc(alias = "FUSE_LK_FLOCK")]
 pub const LOCK_IS_FLOCK: u32 = 1 << 0;
 
-/// A flag of `release`: the open file has locked by `flock`.
+/// A flag of `RELEASE`: the open file has `flock` locks.
 #[doc(alias = "FUSE_RELEASE_FLOCK_UNLOCK")]
 pub const RELEASE_UNLOCKS: u32 = 1 << 1;
 
-/// A flag of `write`: the kernel writes back what a program has stored into a mapped file.
+/// A flag of `WRITE`: the kernel writes back a page of a mapped file.
 pub const WRITE_CACHE: u32 = 1 << 0;
 
-/// A flag of `write`: the caller may not keep the set-id bits.
+/// A flag of `WRITE`: the caller may not keep the set-id bits.
 pub const WRITE_DROP_SET_IDS: u32 = 1 << 2;
 
-/// A flag of `setxattr`: the caller may not keep the set-group-id bit.
+/// A flag of `SETXATTR`: the caller may not keep the set-group-id bit.
 pub const SETXATTR_DROP_SET_GID: u32 = 1 << 0;
 
-/// A notice to the kernel: it is to forget what it knows of a node.
+/// A notice to the kernel: drop the caches of a node.
 #[doc(alias = "FUSE_NOTIFY_INVAL_INODE")]
 pub const NOTIFY_FORGET_NODE: i32 = 2;
 
-/// A notice to the kernel: it is to forget what a name leads to.
+/// A notice to the kernel: drop a cached name.
 #[doc(alias = "FUSE_NOTIFY_INVAL_ENTRY")]
 pub const NOTIFY_FORGET_NAME: i32 = 3;
 
-/// A notice to the kernel: bytes of a file, for its pages. The file is at least as long.
+/// A notice to the kernel: bytes for a file's page cache. The file is at least as long.
 #[doc(alias = "FUSE_NOTIFY_STORE")]
 pub const NOTIFY_STORE: i32 = 4;
 
 /// The head of every request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead {
-    /// What is asked.
+    /// The operation.
     pub opcode: u32,
-    /// The request's number, to be repeated in the reply.
+    /// The request's number, which the reply repeats.
     pub unique: u64,
-    /// The node it is about.
+    /// The node of the request.
     pub node: u64,
     /// The caller's user.
     pub uid: u32,
@@ -178,7 +183,7 @@ pub struct RequestHead {
     pub pid: u32,
 }
 
-/// Reads numbers and names from a request, and cannot run past its end.
+/// Decodes numbers and names of a request, and cannot run past its end.
 #[derive(Debug, Clone)]
 pub struct Arguments<'a> {
     bytes: &'a [u8],
@@ -188,12 +193,13 @@ impl<'a> Arguments<'a> {
     /// The head of a request and what follows it.
     ///
     /// # Errors
-    /// `EINVAL` when the bytes are no whole request.
+    /// `EINVAL` when the request is cut.
     pub fn of_request(bytes: &'a [u8]) -> Result<(RequestHead, Arguments<'a>), Errno> {
         Arguments::of_parts(bytes, 0)
     }
 
-    /// As [`of_request`](Self::of_request), of a request that has so many bytes more, which lie elsewhere.
+    /// As [`of_request`](Self::of_request), for a request with this many more bytes in other
+    /// buffers.
     ///
     /// # Errors
     /// As [`of_request`](Self::of_request).
@@ -218,7 +224,7 @@ impl<'a> Arguments<'a> {
         Ok((head, arguments))
     }
 
-    /// Arguments that lie within others.
+    /// Arguments nested in others.
     pub fn of(bytes: &'a [u8]) -> Arguments<'a> {
         Arguments { bytes }
     }
@@ -242,7 +248,7 @@ impl<'a> Arguments<'a> {
         Ok(Handle::from_number(self.u64()?))
     }
 
-    /// Passes over bytes.
+    /// Skips bytes.
     pub fn skip(&mut self, count: usize) -> Result<(), Errno> {
         self.bytes = self.bytes.get(count..).ok_or(Errno::INVAL)?;
         Ok(())
@@ -260,7 +266,7 @@ impl<'a> Arguments<'a> {
         Ok(name)
     }
 
-    /// The next bytes, so many of them.
+    /// The next `count` bytes.
     pub fn bytes(&mut self, count: u32) -> Result<&'a [u8], Errno> {
         let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
         let bytes = self.bytes.get(..count).ok_or(Errno::INVAL)?;
@@ -274,7 +280,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Puts a reply's structures together.
+/// Encodes a reply's structures.
 #[derive(Debug, Default)]
 pub struct Answer {
     bytes: Vec<u8>,
@@ -338,13 +344,13 @@ impl Answer {
         self.bytes.is_empty()
     }
 
-    /// Forgets what was added after there were so many bytes.
+    /// Cuts the reply to this length.
     pub fn truncate(&mut self, length: usize) {
         self.bytes.truncate(length);
     }
 }
 
-/// The head of a reply to the request of this number: `body` bytes follow, or an error.
+/// The head of the reply to the request of this number: `body` bytes follow, or an error.
 pub fn reply_head(unique: u64, error: Option<Errno>, body: usize) -> [u8; 16] {
     let length = u32::try_from(16 + body).expect("a reply is no larger than the largest read");
     let error = error.map_or(0, |errno| -errno.raw_os_error());
@@ -355,7 +361,7 @@ pub fn reply_head(unique: u64, error: Option<Errno>, body: usize) -> [u8; 16] {
     head
 }
 
-/// The head of a message that no request asked for.
+/// The head of a notice, a message without a request.
 pub fn notice_head(what: i32, body: usize) -> [u8; 16] {
     let mut head = reply_head(0, None, body);
     head[4..8].copy_from_slice(&what.to_ne_bytes());

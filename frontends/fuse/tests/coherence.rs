@@ -1,19 +1,20 @@
-//! One file system, two holders: a mount, through the kernel, and one that calls `posix` directly.
+//! Coherence of two holders of one file system: a mount, through the kernel, and one that calls
+//! `posix` directly.
 //!
 //! # Problem
-//! The kernel keeps names, attributes and pages of a mount. When another holder changes the file
-//! system, whatever the kernel still has of before is stale.
+//! The kernel caches names, attributes and pages of a mount. When another holder changes the file
+//! system, the kernel's older caches are stale.
 //!
 //! # Mechanism
 //! Operations are drawn from a seed and done by one of the two holders, and to a model. Before and
-//! after each, the files and names that it is about are looked at through both: through open files,
-//! mappings and paths of the mount, so that the kernel has them in its caches, and directly. Both
-//! must show the model, and the same times to the nanosecond.
+//! after each, its files and names are checked through both: through open files, mappings and paths
+//! of the mount, so that the kernel has them in its caches, and directly. Both must show the model,
+//! and the same times to the nanosecond.
 //!
-//! A canary does one kind of operation directly in the name of the mount, which then is not told of
-//! it: that must be noticed.
+//! A canary does one kind of operation directly in the name of the mount, which then gets no
+//! notice: the checks must find that.
 //!
-//! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
+//! Root only, and where there is FUSE. Elsewhere these tests print that they checked nothing.
 //! `TARN_COHERENCE_SEEDS` and `TARN_COHERENCE_OPERATIONS` (of each seed) make them longer.
 
 #[path = "coherence/attributes.rs"]
@@ -60,7 +61,7 @@ fn a_mount_and_a_direct_holder_show_the_same_after_every_operation() {
 }
 
 #[test]
-fn a_change_that_the_mount_is_not_told_of_is_noticed() {
+fn a_change_without_a_notice_is_found() {
     for deed in Deed::TOLD {
         let Some(bench) = Bench::new() else { return };
         let mut world = World::new(&bench, 7, Some(deed));

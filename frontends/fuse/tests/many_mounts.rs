@@ -1,6 +1,6 @@
-//! Many mounts at once: what is done for each must not look at all of them.
+//! Many mounts at once: commands read the mount table once, not for each mount.
 //!
-//! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
+//! Root only, and where there is FUSE. Elsewhere these tests print that they checked nothing.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use tarn_fuse::FuseMounter;
 use tarn_serving::{AwakeProcessors, ServingThreads};
 use tempfile::TempDir;
 
-/// The most readings of the table that a command takes, however many file systems it mounts or
-/// unmounts: one when it begins, and one more where that finds something changed.
+/// Most readings of the mount table by one command, for any number of mounts: one at its beginning,
+/// and one more after a change was found.
 const READINGS_MAX: u64 = 2;
 
-/// A pool with so many file systems, in two levels.
+/// A pool with this many file systems, in two levels.
 struct Bench {
     engine: Arc<Engine>,
     administrator: Arc<Administrator>,
@@ -29,7 +29,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// None where nothing can be mounted.
+    /// None where mounting is not possible.
     fn new(count: usize) -> Option<Bench> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("not seen: mounts need root and /dev/fuse");
@@ -78,7 +78,7 @@ impl Bench {
         Some(bench)
     }
 
-    /// Of all but the root: a quarter, and three below each of these.
+    /// The names of all but the root: a quarter, and three below each of these.
     fn names(&self) -> Vec<String> {
         let above = (0..self.count / 4).map(|number| format!("tank/{number}"));
         let with_below = above.flat_map(|above| {
@@ -93,7 +93,7 @@ impl Bench {
         self.folder.path().join("mnt").join(name)
     }
 
-    /// Each is mounted, with its own file; or none is.
+    /// Checks that each is mounted, with its own file; or that none is.
     fn assert_mounted(&self, are_mounted: bool) {
         for name in self.names() {
             let found = fs::read_to_string(self.path(&name).join("name")).ok();
@@ -101,7 +101,7 @@ impl Bench {
         }
     }
 
-    /// Does something, and counts how often the table is read for it.
+    /// Counts the readings of the mount table during `step`.
     fn readings_of(&self, step: impl FnOnce()) -> u64 {
         let before = self.mounter.table_readings();
         step();

@@ -1,6 +1,6 @@
-//! Mounts, as programs use them: a pool on a file, mounted by the kernel.
+//! Mounts as programs use them: a pool on a file, mounted by the kernel.
 //!
-//! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
+//! Root only, and where there is FUSE. Elsewhere these tests print that they checked nothing.
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, XattrFlags};
@@ -32,7 +32,7 @@ mod nfs4_lists;
 #[path = "mounts/page_cache.rs"]
 mod page_cache;
 
-/// An engine with one pool, and what is mounted of it.
+/// An engine with one pool, and its mounts.
 struct Bench {
     engine: Arc<Engine>,
     administrator: Arc<Administrator>,
@@ -40,14 +40,14 @@ struct Bench {
 }
 
 impl Bench {
-    /// None where nothing can be mounted.
+    /// None where mounting is not possible.
     fn new() -> Option<Bench> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("not seen: mounts need root and /dev/fuse");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
-        // Other users come through it.
+        // Other users pass through it.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let disk = folder.path().join("disk");
         File::create(&disk).unwrap().set_len(128 << 20).unwrap();
@@ -152,7 +152,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// The property.
+    /// The property `mounted`.
     fn mounted(&self, name: &str) -> String {
         let described = self.describe(name);
         match &described.properties["mounted"].value {
@@ -161,7 +161,7 @@ impl Bench {
         }
     }
 
-    /// The dataset that a path leads to.
+    /// The dataset of a path.
     fn at(&self, path: &Path) -> String {
         self.describe(path.to_str().unwrap()).name
     }
@@ -203,14 +203,14 @@ fn call() -> Call {
 }
 
 #[test]
-fn programs_that_write_without_a_pause_write_nothing_after_unmount_by_force() {
+fn no_write_succeeds_after_a_forced_unmount() {
     const WRITERS: usize = 4;
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     for round in 0..20 {
         let file = File::create(path.join("file")).unwrap();
         let (written, is_unmounted) = (AtomicU32::new(0), AtomicBool::new(false));
-        // True when the first write that was begun after unmounting fails.
+        // True when the first write after the unmount fails.
         let write = || {
             loop {
                 let is_after = is_unmounted.load(Ordering::SeqCst);
@@ -241,7 +241,7 @@ fn programs_that_write_without_a_pause_write_nothing_after_unmount_by_force() {
 }
 
 #[test]
-fn the_other_spelling_of_a_name_leads_to_who_has_the_name_now() {
+fn all_spellings_of_a_name_lead_to_its_present_file() {
     let Some(bench) = Bench::new() else { return };
     let ways = [
         (
@@ -273,7 +273,7 @@ fn the_other_spelling_of_a_name_leads_to_who_has_the_name_now() {
     }
 }
 
-/// Does something as user 1000 of group 1000, who is in no other group.
+/// Runs `work` as user 1000 of group 1000, without other groups.
 fn as_a_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let in_thread = || {
         rustix::thread::set_thread_groups(&[]).unwrap();
@@ -287,7 +287,7 @@ fn as_a_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 #[test]
-fn a_file_that_is_copied_into_lends_nobody_its_rights() {
+fn copying_into_a_file_removes_set_id_bits() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
@@ -303,7 +303,8 @@ fn a_file_that_is_copied_into_lends_nobody_its_rights() {
         let copied = rustix::fs::copy_file_range(&source, None, &target, None, 100_000);
         assert_eq!(copied, Ok(100_000));
     });
-    // The mode alone: when the size is asked for as well, the kernel asks us for both, since it knows that the size has changed.
+    // The mode alone: for the size as well the kernel would send a request, since it knows that the
+    // size has changed.
     let (here, mode) = (rustix::fs::CWD, rustix::fs::StatxFlags::MODE);
     let known = rustix::fs::statx(here, &target, rustix::fs::AtFlags::empty(), mode);
     assert_eq!(known.unwrap().stx_mode & 0o7777, 0o777);
@@ -328,7 +329,7 @@ fn list_for_another() -> Vec<u8> {
 }
 
 #[test]
-fn who_is_not_in_the_group_of_a_file_sets_its_list_without_set_group_id() {
+fn setting_an_acl_removes_set_group_id_for_callers_outside_the_group() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[("acltype", "posix")]);
     let set = |file: &Path| {
@@ -348,7 +349,7 @@ fn who_is_not_in_the_group_of_a_file_sets_its_list_without_set_group_id() {
 }
 
 #[test]
-fn what_somebody_has_mounted_over_a_mount_stays() {
+fn another_mount_on_top_of_a_mount_stays() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     fs::write(path.join("ours"), "x").unwrap();
@@ -366,7 +367,7 @@ fn what_somebody_has_mounted_over_a_mount_stays() {
 }
 
 #[test]
-fn a_mount_that_was_undone_lazily_is_mounted_again_as_what_it_is() {
+fn a_lazily_unmounted_file_system_is_attached_again() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let file = File::create(path.join("file")).unwrap();
@@ -376,7 +377,7 @@ fn a_mount_that_was_undone_lazily_is_mounted_again_as_what_it_is() {
     let refused = bench.unmount("tank/a", false).unwrap_err().to_string();
     assert_eq!(refused, "cannot unmount 'tank/a': not currently mounted");
     bench.mount("tank/a");
-    // There is one file, whichever mount it was opened in.
+    // There is one file, in whichever mount it was opened.
     assert_eq!(fs::read(path.join("file")).unwrap(), b"y");
     file.write_at(b"z", 0).unwrap();
     assert_eq!(fs::read(path.join("file")).unwrap(), b"z");
@@ -385,7 +386,7 @@ fn a_mount_that_was_undone_lazily_is_mounted_again_as_what_it_is() {
 }
 
 #[test]
-fn what_is_unmounted_here_goes_on_where_it_is_bound_and_is_in_use() {
+fn a_bind_mount_in_use_goes_on_after_the_unmount() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     fs::create_dir(path.join("sub")).unwrap();
@@ -403,7 +404,7 @@ fn what_is_unmounted_here_goes_on_where_it_is_bound_and_is_in_use() {
     assert_eq!(fs::read(path.join("sub/file")).unwrap(), b"kept");
     fs::write(path.join("sub/file"), "of both").unwrap();
     assert_eq!(fs::read(bound.join("file")).unwrap(), b"of both");
-    // It moves, and whoever has it goes on.
+    // It moves, and open files go on.
     bench.rename("tank/a", "tank/b");
     assert!(!path.join("sub").exists());
     fs::write(bound.join("file"), "moved").unwrap();
@@ -436,7 +437,7 @@ fn a_mount_moves_though_all_of_it_is_bound_to_another_folder() {
 }
 
 #[test]
-fn an_export_ends_what_is_bound_here_and_is_busy_where_that_is_in_use() {
+fn an_export_ends_bind_mounts_and_is_busy_where_one_is_in_use() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     fs::create_dir(path.join("sub")).unwrap();
@@ -465,14 +466,14 @@ fn an_export_ends_what_is_bound_here_and_is_busy_where_that_is_in_use() {
 }
 
 #[test]
-fn another_mount_namespace_keeps_what_it_has_until_it_ends_or_force_is_used() {
+fn another_mount_namespace_keeps_its_mount_until_it_ends_or_a_forced_unmount() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let file = path.join("file");
     for force in [false, true] {
         fs::write(&file, "").unwrap();
         let mut other = OtherNamespace::holding(&file);
-        // Its file is open in a mount that is not this namespace's.
+        // Its file is open in a mount of another namespace.
         bench.unmount("tank/a", force).unwrap();
         assert_eq!(bench.mounted("tank/a"), "no");
         let wrote = other.answers_to("write");
@@ -484,7 +485,8 @@ fn another_mount_namespace_keeps_what_it_has_until_it_ends_or_force_is_used() {
     }
 }
 
-/// A process in a mount namespace of its own, to which nothing is propagated, with a file open. It ends when this is dropped.
+/// A process in a mount namespace of its own, without propagation, with an open file. It ends when
+/// this is dropped.
 struct OtherNamespace {
     child: Child,
     says: BufReader<ChildStdout>,
@@ -528,7 +530,7 @@ impl Drop for OtherNamespace {
 }
 
 #[test]
-fn what_umount_has_ended_is_mounted_at_once() {
+fn a_file_system_is_mounted_at_once_after_umount() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     for round in 0..50 {
@@ -565,7 +567,7 @@ fn a_mount_is_found_where_it_is_when_a_folder_above_it_gets_another_name() {
     symlink(&moved, root.join("link")).unwrap();
     assert_eq!(bench.at(&root.join("link")), "tank/b");
     fs::write(moved.join("file"), "x").unwrap();
-    // What is unmounted for a moment is where it was.
+    // After the unmount for a rollback it is mounted where it was.
     bench.roll_back("tank/b@1").unwrap();
     assert!(!moved.join("file").exists());
     assert_eq!(bench.at(&moved), "tank/b");
@@ -576,7 +578,7 @@ fn a_mount_is_found_where_it_is_when_a_folder_above_it_gets_another_name() {
 }
 
 #[test]
-fn a_mount_gets_other_options_while_it_is_used_and_unknown_ones_are_refused() {
+fn a_remount_changes_options_and_refuses_unknown_ones() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let mount = |options: &str| {
@@ -596,7 +598,7 @@ fn a_mount_gets_other_options_while_it_is_used_and_unknown_ones_are_refused() {
     let busy = "cannot mount 'tank/a': mountpoint or dataset is busy".to_string();
     assert_eq!(mount("remount,ro"), Err(busy));
     drop(open);
-    // The kernel asks nothing of an empty file.
+    // The kernel sends no request for an empty file.
     fs::write(path.join("file"), "x").unwrap();
     assert_eq!(mount("remount,nosuchoption"), invalid);
     bench.unmount("tank/a", false).unwrap();
@@ -609,7 +611,7 @@ fn a_mount_gets_other_options_while_it_is_used_and_unknown_ones_are_refused() {
     fs::read(path.join("file")).unwrap();
     let first = read_at();
     assert_ne!(before, first);
-    // The kernel answers a second read itself; a new mount has nothing.
+    // The kernel answers a second read itself; a new mount has no caches.
     bench.unmount("tank/a", false).unwrap();
     mount("strictatime,nodiratime").unwrap();
     fs::read(path.join("file")).unwrap();
@@ -617,7 +619,7 @@ fn a_mount_gets_other_options_while_it_is_used_and_unknown_ones_are_refused() {
 }
 
 #[test]
-fn only_root_is_told_the_names_of_trusted_attributes() {
+fn only_root_lists_trusted_attributes() {
     let Some(bench) = Bench::new() else { return };
     let file = bench.create("tank/a", &[]).join("file");
     fs::write(&file, "x").unwrap();
@@ -634,7 +636,7 @@ fn only_root_is_told_the_names_of_trusted_attributes() {
 }
 
 #[test]
-fn whoever_stops_leaves_no_mount_because_another_is_busy() {
+fn a_stop_unmounts_all_though_one_mount_is_busy() {
     let Some(bench) = Bench::new() else { return };
     let paths = ["tank/a", "tank/b", "tank/c"].map(|name| bench.create(name, &[]));
     let files = paths.each_ref().map(|path| {
@@ -644,12 +646,12 @@ fn whoever_stops_leaves_no_mount_because_another_is_busy() {
     rustix::mount::mount("none", &paths[1], "tmpfs", MountFlags::empty(), None).unwrap();
     assert_eq!(bench.engine.stop().len(), 1);
     assert!(files.iter().all(|file| file.write_at(b"x", 0).is_err()));
-    // What was mounted over one of them goes with the mount below which it is.
+    // A mount on one of them ends with the mount below it.
     assert!(paths.iter().all(|path| !path.join("ours").exists()));
 }
 
 #[test]
-fn a_link_that_comes_with_contents_leads_no_mount_elsewhere() {
+fn a_symbolic_link_in_a_mount_does_not_redirect_other_mounts() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let victim = bench.folder("victim");
@@ -671,14 +673,14 @@ fn a_link_that_comes_with_contents_leads_no_mount_elsewhere() {
     let names = fs::read_dir(&victim).unwrap();
     let names: Vec<_> = names.map(|one| one.unwrap().file_name()).collect();
     assert_eq!(names, ["theirs"], "nothing is over it, and nothing in it");
-    // It is mounted where it belongs when there is a folder.
+    // It is mounted on its mount point when there is a folder.
     fs::remove_file(path.join("b")).unwrap();
     bench.mount("tank/a/b");
     assert!(path.join("b").is_dir() && victim.join("theirs").exists());
 }
 
 #[test]
-fn links_of_the_machine_are_followed_where_only_root_can_have_put_them() {
+fn only_links_that_root_made_are_followed() {
     let Some(bench) = Bench::new() else { return };
     let root = bench.folder.path().join("mnt");
     let disk = bench.folder("disk2");
@@ -693,7 +695,7 @@ fn links_of_the_machine_are_followed_where_only_root_can_have_put_them() {
         bench.unmount(name, false).unwrap();
         assert!(!place.join("file").exists(), "{name} is still mounted");
     }
-    // In a folder of somebody else it is his link.
+    // In another user's folder it is that user's link.
     let theirs = bench.folder("theirs");
     chown(&theirs, Some(4_000_001), None).unwrap();
     symlink(bench.folder("victim"), theirs.join("link")).unwrap();
@@ -719,7 +721,7 @@ fn another_mount_on_the_folder_of_ours_does_not_get_its_options() {
         properties: vec![("readonly".to_string(), value.to_string())],
         no_mount: false,
     };
-    // What is written is refused by the file system itself.
+    // The file system itself refuses writes.
     let told = bench.administrator.dataset_set(&call(), set("on"));
     fs::write(path.join("theirs"), "x").unwrap();
     rustix::mount::unmount(&path, UnmountFlags::empty()).unwrap();
@@ -731,13 +733,14 @@ fn another_mount_on_the_folder_of_ours_does_not_get_its_options() {
     fs::write(path.join("ours"), "x").unwrap();
 }
 
-/// The way to a file that is held, whatever its name is now: the kernel asks about its node and looks no name up.
+/// A path to a held file, whatever its name is now: the kernel sends a request about its node, and
+/// no lookup.
 fn way_to(held: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
 }
 
 #[test]
-fn what_is_asked_of_a_file_that_is_gone_is_asked_again_by_its_name() {
+fn a_stale_node_is_looked_up_again_by_its_name() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let hold = |name: &str| {
@@ -767,13 +770,14 @@ fn what_is_asked_of_a_file_that_is_gone_is_asked_again_by_its_name() {
         rustix::fs::statvfs(&way).err(),
     ];
     assert_eq!(refused, [Some(Errno::STALE); 10]);
-    // A directory stays as long as a program may be in it: without a link, empty, and nothing can be made there.
+    // A directory stays while a program may be in it: without a link, empty, and nothing can be
+    // created in it.
     let links = rustix::fs::statx(&folder, "", now, StatxFlags::ALL).map(|stat| stat.stx_nlink);
     assert_eq!(links, Ok(0));
     assert_eq!(fs::read_dir(way_to(&folder)).unwrap().count(), 0);
     let made = rustix::fs::mkdirat(&folder, "new", mode);
     assert_eq!(made, Err(Errno::NOENT));
-    // Of a name that is not there nothing else is said.
+    // A missing name gives `ENOENT` as usual.
     let missing = rustix::fs::stat(path.join("file")).err();
     assert_eq!(missing, Some(Errno::NOENT));
     let removed = rustix::fs::unlink(path.join("file")).err();
@@ -781,7 +785,7 @@ fn what_is_asked_of_a_file_that_is_gone_is_asked_again_by_its_name() {
 }
 
 #[test]
-fn a_name_that_goes_from_file_to_file_is_always_there() {
+fn a_name_that_is_renamed_over_is_always_found() {
     const ENOUGH: u32 = 5000;
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
@@ -795,7 +799,7 @@ fn a_name_that_goes_from_file_to_file_is_always_there() {
                 fs::rename(&new, &file).unwrap();
             }
         });
-        // Where it was replaced twice, the kernel gives up and says so.
+        // After two replacements the kernel gives up with `ESTALE`.
         let open = || rustix::fs::open(&file, OFlags::RDONLY, Mode::empty()).err();
         let refused = (0..ENOUGH).filter(|_| open() == Some(Errno::NOENT)).count();
         is_over.store(true, Ordering::SeqCst);
@@ -805,7 +809,7 @@ fn a_name_that_goes_from_file_to_file_is_always_there() {
 }
 
 #[test]
-fn the_name_of_a_snapshot_leads_to_the_one_that_has_it_now() {
+fn the_name_of_a_snapshot_leads_to_its_present_snapshot() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let snapshots = path.join(".zfs/snapshot");
@@ -844,7 +848,7 @@ fn a_read_of_thousands_of_blocks_ends() {
     let reader = std::thread::spawn(read);
     let seen = told.recv_timeout(PATIENCE);
     if seen.is_err() {
-        // Nothing else wakes the reader.
+        // Only this wakes the reader.
         let _ = bench.unmount("tank/a", true);
     }
     reader.join().unwrap();
@@ -852,7 +856,7 @@ fn a_read_of_thousands_of_blocks_ends() {
 }
 
 #[test]
-fn a_file_of_a_snapshot_is_opened_for_reading_alone() {
+fn a_file_of_a_snapshot_is_opened_only_for_reading() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     fs::write(path.join("file"), "x").unwrap();

@@ -1,11 +1,11 @@
-//! Attributes, entries and space in the structures of the kernel.
+//! Attributes, entries and space in the kernel's structures.
 
 use crate::handles::Handle;
 use crate::kept::{EntryCached, attributes_cached_s};
 use crate::protocol::{Answer, OPEN_NO_FLUSH, statx_bits};
 use tarn_engine::files::{Attributes, DeviceNumber, DirectoryEntry, SpaceFacts, Timestamp};
 
-/// A device number as the kernel takes it.
+/// A device number in the kernel's encoding.
 fn device_number(device: DeviceNumber) -> u32 {
     ((device.major & 0xfff) << 8) | (device.minor & 0xff) | ((device.minor & 0xf_ff00) << 12)
 }
@@ -42,7 +42,8 @@ pub(super) fn attributes_answer(attributes: &Attributes, cached_s: u64) -> Answe
     answer
 }
 
-/// The same with what `stat` has no place for. No attributes (`STATX_ATTR_…`): the kernel passes none on.
+/// The same for `statx`, with the birth time. Attributes (`STATX_ATTR_…`) are left out, as the
+/// kernel ignores them.
 pub(super) fn statx_answer(attributes: &Attributes) -> Answer {
     let mut answer = Answer::new();
     answer
@@ -76,12 +77,12 @@ pub(super) fn statx_answer(attributes: &Attributes) -> Answer {
         let seconds = u64::from_ne_bytes(time.seconds.to_ne_bytes());
         answer.u64(seconds).u32(time.nanoseconds).u32(0);
     }
-    // The file system's own device is the kernel's business.
+    // The kernel fills in the file system's own device.
     answer.u32(device.major).u32(device.minor).zeros(8 + 14 * 8);
     answer
 }
 
-/// Adds what a lookup finds: a node, and for how many seconds the kernel may keep its name.
+/// Adds the result of a lookup: a node, and for how many seconds the kernel may cache its name.
 pub(super) fn put_entry(
     answer: &mut Answer,
     node: u64,
@@ -98,7 +99,7 @@ pub(super) fn put_entry(
     put_attributes(answer, attributes);
 }
 
-/// Adds what an open gives.
+/// Adds the result of an open.
 pub(super) fn put_open(answer: &mut Answer, handle: Handle, flags: u32) {
     let flush = match handle.is_unflushed() {
         true => OPEN_NO_FLUSH,
@@ -134,9 +135,9 @@ pub(super) fn put_directory_entry(
     true
 }
 
-/// What `statvfs` shows, in blocks.
+/// The values of `statvfs`, in blocks.
 pub(super) fn space_answer(facts: &SpaceFacts) -> Answer {
-    /// Counts are in these, whatever the record size: sums stay exact.
+    /// The unit of the counts, whatever the record size, so that sums are exact.
     const UNIT: u64 = 512;
     let block = u64::from(facts.block_size.max(512));
     let available = facts.available_bytes / UNIT;

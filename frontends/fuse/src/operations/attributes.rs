@@ -22,7 +22,7 @@ impl Call<'_> {
         Ok(Reply::Parts(attributes_answer(&shown, cached_s)))
     }
 
-    /// All that `statx` tells. The kernel asks so when a program wants to know when a file was made.
+    /// All attributes of `statx`. The kernel sends `STATX` when a program asks for the birth time.
     pub(super) fn extended_attributes(&self, file: &Place) -> Result<Reply, Errno> {
         let attributes = file
             .files
@@ -41,7 +41,7 @@ impl Call<'_> {
         let bits = arguments.clone().u32()?;
         let changes = parse_changes(&mut arguments)?;
         if self.session.enforces(file) {
-            // Set-id bits are not taken for a caller that may not make the change.
+            // Set-id bits stay if the caller may not make the change.
             let (files, operation) = (&file.files, self.operation);
             let checked =
                 files.check_set_attributes(self.credentials, file.id, &changes, operation);
@@ -68,7 +68,7 @@ impl Call<'_> {
     }
 }
 
-/// The changes of a `setattr` request.
+/// Parses the changes of a `SETATTR` request.
 fn parse_changes(arguments: &mut Arguments<'_>) -> Result<SetAttributes, Errno> {
     let valid = arguments.u32()?;
     arguments.skip(4 + 8)?;

@@ -10,23 +10,24 @@ use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{Allocate, Caching, NewContents, PosixError, Seek, WriteAt};
 
-/// What comes before the bytes of a write.
+/// The structure before the bytes of a write.
 pub(crate) struct WriteHead {
     offset: u64,
     size: u32,
     write_flags: u32,
-    /// Those the file was opened with.
+    /// The flags that the file was opened with.
     flags: u32,
 }
 
 impl WriteHead {
-    /// Whether the file was opened with `O_SYNC` or `O_DSYNC`: the write is answered when it is stored.
+    /// Whether the file was opened with `O_SYNC` or `O_DSYNC`: the write is answered when it is
+    /// durable.
     pub(crate) fn wants_sync(&self) -> bool {
         i32::from_ne_bytes(self.flags.to_ne_bytes()) & libc::O_DSYNC != 0
     }
 }
 
-/// Takes it off the arguments of a write.
+/// Decodes the structure of a write.
 pub(super) fn write_head(arguments: &mut Arguments<'_>) -> Result<WriteHead, Errno> {
     arguments.u64()?;
     let (offset, size) = (arguments.u64()?, arguments.u32()?);
@@ -42,10 +43,10 @@ pub(super) fn write_head(arguments: &mut Arguments<'_>) -> Result<WriteHead, Err
     })
 }
 
-/// Which bytes are copied where.
+/// The ranges of a copy.
 pub(crate) struct CopyHead {
     from: u64,
-    /// The file they go to, as the kernel calls it.
+    /// The node of the target file.
     node: u64,
     handle: Handle,
     to: u64,
@@ -54,13 +55,13 @@ pub(crate) struct CopyHead {
 }
 
 impl CopyHead {
-    /// Whether the file they go to was opened with `O_SYNC` or `O_DSYNC`.
+    /// Whether the target file was opened with `O_SYNC` or `O_DSYNC`.
     pub(crate) fn wants_sync(&self) -> bool {
         self.handle.wants_sync()
     }
 }
 
-/// Takes it off the arguments of a copy.
+/// Decodes the structure of a copy.
 pub(super) fn copy_head(arguments: &mut Arguments<'_>) -> Result<CopyHead, Errno> {
     arguments.handle()?;
     Ok(CopyHead {
@@ -98,7 +99,7 @@ impl Call<'_> {
         self.write_at(file, &head, NewContents::Bytes(bytes))
     }
 
-    /// A write whose contents lie elsewhere, exactly as many as it says.
+    /// A write whose contents are in buffers of their own, with exactly the length that it gives.
     pub(crate) fn write_contents(
         &self,
         file: &Place,
@@ -144,7 +145,8 @@ impl Call<'_> {
             self.operation,
         );
         let written = written.map_err(refused)?;
-        // Nobody is there to write the rest of a page that was stored by mapping it: the kernel takes it for written.
+        // A short write-back would lose the rest of the page: the kernel takes all of it for
+        // written.
         let written = u32::try_from(written).map_err(|_| Errno::IO)?;
         if is_of_cache && written < head.size {
             return Err(Errno::NOSPC);
@@ -191,7 +193,8 @@ impl Call<'_> {
         }
     }
 
-    /// Copies from this file to another, or to another place of it. Between a file system and a snapshot the kernel copies, when it hears that we cannot.
+    /// Copies a range to another file, or within this one. Between a file system and a snapshot
+    /// this is refused, and the kernel copies.
     pub(super) fn copy_range(
         &self,
         file: &Place,
@@ -221,8 +224,9 @@ impl Call<'_> {
         }
     }
 
-    /// Finds data or a hole. What is stored into mapped memory comes to us when the kernel writes it back, which it does not before it asks: where that may be,
-    /// no hole is known to be one.
+    /// Finds data or a hole. Stores to mapped memory arrive only when the kernel writes them back,
+    /// which it does not do before this request: while a file may be mapped, none of its ranges is
+    /// certain to be a hole.
     pub(super) fn seek(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         arguments.u64()?;
         let (offset, whence) = (arguments.u64()?, arguments.u32()?);
@@ -257,8 +261,8 @@ impl Call<'_> {
     }
 }
 
-/// Who keeps what is read or written through a file opened with these flags: the kernel, but where it was asked to go past
-/// its cache.
+/// Whether the kernel caches contents that are read or written with these flags: it does unless the
+/// file was opened with `O_DIRECT`.
 fn caching_of(flags: u32) -> Caching {
     match flags & libc::O_DIRECT.cast_unsigned() {
         0 => Caching::Callers,

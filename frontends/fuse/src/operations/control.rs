@@ -1,9 +1,11 @@
-//! `ioctl`: the flags that `lsattr` and `chattr` show and change, projects, DOS attributes, and generations.
+//! `ioctl`: the file flags of `lsattr` and `chattr`, project numbers, DOS attributes, and
+//! generations.
 //!
 //! # Mechanism
-//! Linux has two structures for them: a word (`FS_IOC_GETFLAGS`), and one that has the project as well (`FS_IOC_FSGETXATTR`). Both come
-//! here with their bits, which are others than ours. The kernel has checked owner and privileges where it knows these calls (since Linux 5.14); older
-//! ones do not, so it is checked again where the kernel says for whom it asks. Everything else is refused with `ENOTTY`.
+//! Linux has two structures for flags: a word (`FS_IOC_GETFLAGS`), and one with the project number
+//! as well (`FS_IOC_FSGETXATTR`). Their bits differ from the stored ones. Since Linux 5.14 the
+//! kernel checks owner and privileges for these calls; for older kernels they are checked here as
+//! well, if the request has the user. Every other ioctl is refused with `ENOTTY`.
 
 use super::{Call, Reply, refused};
 use crate::protocol::{Answer, Arguments, UNKNOWN_USER};
@@ -23,7 +25,7 @@ const GET_MORE: u32 = 0x801c_581f;
 /// `FS_IOC_FSSETXATTR`.
 const SET_MORE: u32 = 0x401c_5820;
 
-/// The flags Linux knows that we have: ours, `FS_…_FL`, `FS_XFLAG_…`.
+/// The stored flags that Linux has too: stored bit, `FS_…_FL`, `FS_XFLAG_…`.
 const FLAGS: [(FileFlags, u32, u32); 4] = [
     (FileFlags::IMMUTABLE, 0x10, 0x8),
     (FileFlags::APPEND_ONLY, 0x20, 0x10),
@@ -33,14 +35,14 @@ const FLAGS: [(FileFlags, u32, u32); 4] = [
 
 /// `FS_IOC_GETVERSION`: what `lsattr -v` shows.
 const GET_GENERATION: u32 = 0x8008_7601;
-/// OpenZFS's own, for servers of Windows.
+/// OpenZFS's own ioctl, for servers of Windows clients.
 #[doc(alias = "ZFS_IOC_GETDOSFLAGS")]
 const GET_DOS: u32 = 0x8008_8301;
-/// As before.
+/// Sets what `GET_DOS` gets.
 #[doc(alias = "ZFS_IOC_SETDOSFLAGS")]
 const SET_DOS: u32 = 0x4008_8302;
 
-/// The flags that these name, by the bits that are stored.
+/// The flags of these two ioctls, by their stored bits.
 #[doc(alias = "ZFS_DOS_FL_USER_VISIBLE")]
 const DOS: FileFlags = FileFlags::READ_ONLY
     .and(FileFlags::HIDDEN)
@@ -54,7 +56,7 @@ const DOS: FileFlags = FileFlags::READ_ONLY
     .and(FileFlags::OFFLINE)
     .and(FileFlags::SPARSE);
 
-/// Which of the two structures.
+/// The two structures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Word,
@@ -121,7 +123,7 @@ impl Call<'_> {
             }
             _ => return Err(Errno::NOTTY),
         }
-        // What the caller has room for.
+        // Cut to the caller's buffer.
         answer.truncate(
             16 + usize::try_from(room)
                 .unwrap_or(usize::MAX)
@@ -130,8 +132,8 @@ impl Call<'_> {
         Ok(Reply::Parts(answer))
     }
 
-    /// Sets the flags of DOS. Linux does not know the call, and so has not looked who makes it: its user must be the owner or root, and what nobody but root may
-    /// change is checked with the rest.
+    /// Sets the DOS flags. Linux does not know the ioctl and has not checked the caller: only the
+    /// owner or root may, and the flags that only root may change are checked with the rest.
     fn set_dos_flags(&self, file: &Place, now: &Attributes, wanted: u64) -> Result<(), Errno> {
         let caller = actor_of_process(self.process).ok_or(Errno::ACCESS)?;
         if caller.uid != 0 && caller.uid != now.uid {
@@ -154,7 +156,7 @@ impl Call<'_> {
     fn set_flags(&self, file: &Place, flags: u64, project: Option<u64>) -> Result<(), Errno> {
         let mut credentials = self.credentials.clone();
         if credentials.checked == CheckedByCaller::ModeAndPosixAcls {
-            // A kernel that tells no user has checked; one that does may be older.
+            // A kernel that does not name the user has checked; one that does may be older.
             credentials.privileged = [0, UNKNOWN_USER].contains(&credentials.uid);
             credentials.checked = CheckedByCaller::Nothing;
         }
@@ -167,8 +169,7 @@ impl Call<'_> {
             .files
             .set_attributes(&credentials, file.id, &changes, self.operation);
         set.map(drop).map_err(refused)?;
-        // The kernel takes it for a question, and would go on with the time of the last change that
-        // it knows.
+        // The kernel takes an ioctl for reading, and would keep the cached change time.
         let _ = self.device.forget_attributes(self.node);
         Ok(())
     }
@@ -190,7 +191,8 @@ fn bits_of(flags: FileFlags, form: Form) -> u32 {
     bits
 }
 
-/// All flags of a file when those that Linux names become these. Bits that we do not have are refused.
+/// All flags of a file after the flags that Linux has were set to these. Unsupported bits are
+/// refused.
 fn with_bits(mut flags: FileFlags, bits: u32, form: Form) -> Result<u64, Errno> {
     let mut unknown = bits;
     for (ours, word, more) in FLAGS {
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_we_do_not_have_are_refused() {
+    fn unsupported_flags_are_refused() {
         let compressed = 0x4;
         let file = FileFlags::NONE;
         assert_eq!(

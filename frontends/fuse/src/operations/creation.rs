@@ -1,4 +1,4 @@
-//! Making files, directories, symbolic links and devices.
+//! Creating files, directories, symbolic links and devices.
 //!
 //! `CREATE`, `TMPFILE`, `MKNOD`, `MKDIR`, `SYMLINK`.
 
@@ -78,12 +78,12 @@ impl Call<'_> {
             .create(self.credentials, parent.id, name, &new, self.operation);
         let made = made.map_err(refused)?;
         let opened = parent.files.opened(made.id, self.operation);
-        // Somebody may have removed it already. The kernel then makes another.
+        // Another holder may have removed the file already. The kernel then creates another.
         opened.map_err(|error| gone(refused(error)))?;
         self.made_and_open(parent, &made, flags)
     }
 
-    /// Makes a file without a name, which is open.
+    /// Creates a file without a name, which is open (`O_TMPFILE`).
     pub(super) fn create_unnamed(
         &self,
         parent: &Place,
@@ -96,7 +96,7 @@ impl Call<'_> {
         self.made_and_open(parent, &made.map_err(refused)?, flags)
     }
 
-    /// What is replied when a file was made and opened with these flags.
+    /// The reply for a file that was created and opened with these flags.
     fn made_and_open(&self, parent: &Place, made: &Attributes, flags: i32) -> Result<Reply, Errno> {
         let handle = self.session.locks().handle(flags);
         self.shared(&parent.beside(made.id), handle)?;
@@ -109,7 +109,7 @@ impl Call<'_> {
     }
 }
 
-/// Takes off the arguments of a creation what is made, and the flags it is opened with.
+/// Decodes a creation: the new file, and the flags of its open.
 fn new_regular<'a>(arguments: &mut Arguments<'a>) -> Result<(i32, NewFile<'a>), Errno> {
     let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
     let (mode, umask) = (arguments.u32()?, arguments.u32()?);
@@ -124,7 +124,7 @@ fn new_regular<'a>(arguments: &mut Arguments<'a>) -> Result<(i32, NewFile<'a>), 
     Ok((flags, new))
 }
 
-/// A device number as the kernel sends it.
+/// A device number in the kernel's encoding.
 fn device_of(number: u32) -> DeviceNumber {
     DeviceNumber {
         major: (number >> 8) & 0xfff,

@@ -11,7 +11,7 @@ use crate::protocol::{Answer, Arguments, WRITE_BYTES_MAX};
 use crate::session::Place;
 use rustix::io::Errno;
 
-/// Size of the structure of a directory entry with attributes, before the entry itself.
+/// Size of the structure of attributes before a directory entry.
 const ENTRY_BYTES: usize = 128;
 
 impl Call<'_> {
@@ -34,7 +34,7 @@ impl Call<'_> {
         Ok(Reply::Parts(answer))
     }
 
-    /// Entries with their attributes. What cannot be looked up is listed without them.
+    /// Entries with their attributes. Entries whose file cannot be looked up are listed without.
     pub(super) fn read_directory_plus(
         &self,
         file: &Place,
@@ -83,7 +83,7 @@ impl Call<'_> {
     }
 }
 
-/// Through which handle a directory is read, where to go on in it, and the room for entries.
+/// The handle, the position to continue at, and the size of the caller's buffer.
 fn directory_arguments(arguments: &mut Arguments<'_>) -> Result<(Handle, u64, usize), Errno> {
     let handle = arguments.handle()?;
     let (cookie, room) = (arguments.u64()?, arguments.u32()?);

@@ -9,10 +9,10 @@ use crate::session::{Place, errno_of};
 use rustix::io::Errno;
 use tarn_engine::files::{PosixError, SetGroupId, XattrMode};
 
-/// Names under which the kernel asks for access control lists before it decides by the mode.
+/// The names of POSIX ACLs, which the kernel reads before it decides by the mode.
 const ACL_NAMES: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// The name of NFSv4 lists.
+/// The name of NFSv4 ACLs.
 const NFS4_ACL_NAME: &[u8] = b"system.nfs4_acl";
 
 impl Call<'_> {
@@ -48,7 +48,8 @@ impl Call<'_> {
             .files
             .list_xattr(self.credentials, file.id, self.operation);
         let mut names = names.map_err(refused)?;
-        // Who may read an attribute the kernel decides by its name; here it does not know the names.
+        // The kernel decides by an attribute's name which callers may read it; for a listing it
+        // does not know the names.
         let is_roots = |name: &[u8]| name.starts_with(b"trusted.");
         if names.iter().any(|name| is_roots(name)) && !self.is_by_root() {
             names.retain(|name| !is_roots(name));
@@ -69,7 +70,7 @@ impl Call<'_> {
         let (size, flags) = (arguments.u32()?, arguments.u32()?);
         let mut set_gid = SetGroupId::AsTheyMay;
         if self.session.agreed_on(init_flags::SETXATTR_EXT) {
-            // The kernel has seen the caller's groups, and we have not.
+            // The kernel has checked the caller's groups, which the request does not have.
             if arguments.u32()? & SETXATTR_DROP_SET_GID != 0 {
                 set_gid = SetGroupId::Goes;
             }
@@ -109,8 +110,8 @@ impl Call<'_> {
         done(removed)
     }
 
-    /// After a list may have changed: the kernel knows that modes follow POSIX lists, and of no
-    /// others.
+    /// Called after an ACL may have changed: the kernel knows that modes follow POSIX ACLs, but not
+    /// that they follow NFSv4 ones.
     fn mode_follows_list(&self, name: &[u8]) {
         if name == NFS4_ACL_NAME {
             let _ = self.device.forget_attributes(self.node);
@@ -118,8 +119,8 @@ impl Call<'_> {
     }
 }
 
-/// Why an attribute could not be read. The kernel takes "there is no list" as leave to go by the mode, but not "there are no
-/// lists here".
+/// Why an attribute could not be read. For `ENODATA` (no ACL) the kernel decides by the mode; for
+/// `EOPNOTSUPP` it would not.
 fn no_acl(name: &[u8], error: &PosixError) -> Errno {
     match errno_of(error) {
         Errno::OPNOTSUPP if ACL_NAMES.contains(&name) => Errno::NODATA,
@@ -127,7 +128,7 @@ fn no_acl(name: &[u8], error: &PosixError) -> Errno {
     }
 }
 
-/// Bytes for a caller with this much room: no room asks for the size.
+/// Bytes for a caller with this buffer size; zero asks for the length.
 fn sized(bytes: &[u8], room: u32) -> Result<Reply, Errno> {
     let size = u32::try_from(bytes.len()).map_err(|_| Errno::TOOBIG)?;
     let mut answer = Answer::new();

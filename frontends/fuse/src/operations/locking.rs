@@ -1,12 +1,11 @@
-//! Locks that programs take: `fcntl` and `flock`.
+//! Locks of programs: `fcntl` and `flock`.
 //!
-//! `GETLK`, `SETLK`, `SETLKW`, and `FLUSH`, by which the kernel tells that a file was closed.
+//! `GETLK`, `SETLK`, `SETLKW`, and `FLUSH`, which the kernel sends when a descriptor is closed.
 //!
-//! The file system has the locks, so that they stop other holders as well. The kernel names the
-//! owner: for `fcntl` the process, or the open file where it is a lock of an open file
-//! description; for `flock` the open file. Those of a process go with the first of its
-//! descriptors of the file that is closed, which `FLUSH` tells; those of `flock` go with the open
-//! file (`RELEASE`).
+//! The file system keeps the locks, so that they exclude other holders as well. The kernel names
+//! the owner: for `fcntl` the process, or the open file for a lock of an open file description; for
+//! `flock` the open file. Locks of a process end with the first of its descriptors of the file that
+//! is closed, which `FLUSH` tells; those of `flock` end with the open file (`RELEASE`).
 
 use super::{Call, Reply};
 use crate::protocol::{Answer, Arguments, LOCK_IS_FLOCK};
@@ -14,19 +13,19 @@ use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{LockKind, LockOwner, LockRange, LockRequest, LockScope};
 
-/// The last offset that a file can have, which stands for the end of the file in ranges.
+/// The last offset of a file, which means the end of the file in ranges.
 const OFFSET_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// What is asked about locks.
+/// A lock request.
 struct Asked {
     handle: u64,
     request: LockRequest,
-    /// Nothing is to be locked, but unlocked.
+    /// It unlocks.
     unlocks: bool,
 }
 
 impl Call<'_> {
-    /// Finds the lock that another owner has and that keeps one from being taken.
+    /// Finds another owner's lock that conflicts with this one.
     pub(super) fn find_lock(&self, file: &Place, arguments: Arguments<'_>) -> Result<Reply, Errno> {
         let Asked { request, .. } = self.asked(file, arguments)?;
         let mut answer = Answer::new();
@@ -54,8 +53,8 @@ impl Call<'_> {
         Ok(Reply::Parts(Answer::new()))
     }
 
-    /// Takes a lock, or has the caller wait for it: then it is replied by the thread that lets it
-    /// go.
+    /// Takes a lock, or has the caller wait: then the thread that releases the conflicting lock
+    /// replies.
     pub(super) fn lock_or_wait(
         &self,
         file: &Place,
@@ -84,7 +83,7 @@ impl Call<'_> {
         Ok(Reply::Parts(Answer::new()))
     }
 
-    /// An owner of this mount.
+    /// An owner of locks on this mount.
     pub(super) fn owner(&self, file: &Place, number: u64) -> LockOwner {
         LockOwner {
             holder: file.holder,
@@ -125,7 +124,7 @@ impl Call<'_> {
     }
 }
 
-/// The number by which the kernel knows a kind of lock, or none.
+/// The kernel's number of a kind of lock, or of none.
 fn bits_of(kind: Option<LockKind>) -> u32 {
     let bits = match kind {
         Some(LockKind::Shared) => libc::F_RDLCK,
@@ -135,7 +134,7 @@ fn bits_of(kind: Option<LockKind>) -> u32 {
     bits.cast_unsigned()
 }
 
-/// Adds a lock that is held. Of other holders the process is not known.
+/// Adds a held lock. The process is known only for owners of this mount.
 fn put_lock(answer: &mut Answer, lock: &LockRequest) {
     let range = match lock.scope {
         LockScope::Range(range) => range,

@@ -1,6 +1,6 @@
-//! One request, one call: what each opcode asks of the file system.
+//! The operations: one call of the file system for each opcode.
 //!
-//! One file for each group of operations; [`run`] finds the one that an opcode names.
+//! One file for each group of operations; [`run`] finds the function of an opcode.
 
 mod answers;
 mod attributes;
@@ -23,9 +23,9 @@ use contents::{copy_head, write_head};
 use rustix::io::Errno;
 use tarn_engine::files::{Credentials, Operation, OperationKind, PosixError, ReadData, Unsynced};
 
-/// What goes back.
+/// The reply to a request.
 pub(crate) enum Reply {
-    /// Nothing at all: the kernel does not wait.
+    /// None: the kernel does not wait.
     Nothing,
     /// Structures.
     Parts(Answer),
@@ -35,7 +35,7 @@ pub(crate) enum Reply {
     WhenDurable(Answer, Unsynced),
 }
 
-/// What statistics call a request.
+/// The kind of a request in statistics.
 pub(crate) fn kind(code: u32) -> OperationKind {
     match code {
         opcode::LOOKUP => OperationKind::Lookup,
@@ -67,7 +67,7 @@ pub(crate) fn kind(code: u32) -> OperationKind {
     }
 }
 
-/// The range of a file that a request is about, for its record.
+/// The byte range of a request, for its operation record.
 pub(crate) fn range(head: &RequestHead, mut arguments: Arguments<'_>) -> (u64, u64) {
     let mut of_io = || -> Result<(u64, u64), Errno> {
         arguments.u64()?;
@@ -79,13 +79,13 @@ pub(crate) fn range(head: &RequestHead, mut arguments: Arguments<'_>) -> (u64, u
     }
 }
 
-/// Whether a request asks for more bytes of a file than this.
+/// Whether a request reads more bytes of a file than this.
 pub(crate) fn reads_more_than(head: &RequestHead, arguments: Arguments<'_>, bytes: usize) -> bool {
     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
     head.opcode == opcode::READ && range(head, arguments).1 > bytes
 }
 
-/// Whether the answer to a request waits for the intent log and for nothing else that takes long.
+/// Whether a request waits for a log write, and for no other slow thing.
 pub(crate) fn waits_for_log(head: &RequestHead, mut arguments: Arguments<'_>) -> bool {
     match head.opcode {
         opcode::FSYNC => true,
@@ -96,9 +96,9 @@ pub(crate) fn waits_for_log(head: &RequestHead, mut arguments: Arguments<'_>) ->
     }
 }
 
-/// What the kernel is told of a request that failed so. Where it asks about a node and not about a
-/// name, "there is none" means that the node has gone: its name may lead to another file by now, as
-/// when that was renamed over it. Only of a stale node does the kernel look the name up again.
+/// The error that the kernel gets for a failed request. In a request about a node, `ENOENT` means
+/// that the node has gone, as when another file was renamed over it; its name may lead to another
+/// file. Only for `ESTALE` does the kernel look the name up again.
 pub(crate) fn told(code: u32, errno: Errno) -> Errno {
     const OF_NODES: [u32; 11] = [
         opcode::GETATTR,
@@ -119,7 +119,7 @@ pub(crate) fn told(code: u32, errno: Errno) -> Errno {
     }
 }
 
-/// What the kernel is told where "there is none" is said of a node.
+/// `ESTALE` instead of `ENOENT`, for a request about a node.
 pub(super) fn gone(errno: Errno) -> Errno {
     match errno {
         Errno::NOENT => Errno::STALE,
@@ -127,15 +127,15 @@ pub(super) fn gone(errno: Errno) -> Errno {
     }
 }
 
-/// What an operation needs beside its arguments.
+/// The facts of a request beside its arguments.
 pub(crate) struct Call<'a> {
     pub(crate) session: &'a Session,
     pub(crate) device: &'a Device,
     /// The request's number.
     pub(crate) unique: u64,
-    /// What the kernel calls the file.
+    /// The node of the file.
     pub(crate) node: u64,
-    /// The process that asks, where we can see it.
+    /// The calling process, where it is visible.
     pub(crate) process: u32,
     pub(crate) credentials: &'a Credentials,
     pub(crate) operation: &'a Operation,
@@ -187,17 +187,17 @@ pub(crate) fn run(
         opcode::READDIRPLUS => call.read_directory_plus(file, arguments),
         opcode::ACCESS => call.access(file, arguments),
         opcode::DESTROY => Ok(Reply::Nothing),
-        // The kernel then does what can be done without us.
+        // The kernel then does without.
         _ => Err(Errno::NOSYS),
     }
 }
 
-/// An operation's refusal.
+/// The errno of an operation's error.
 pub(crate) fn refused(error: PosixError) -> Errno {
     errno_of(&error)
 }
 
-/// An operation that has nothing to say.
+/// The reply of an operation without a result.
 pub(super) fn done(outcome: Result<(), PosixError>) -> Result<Reply, Errno> {
     outcome.map_err(refused)?;
     Ok(Reply::Parts(Answer::new()))

@@ -1,4 +1,4 @@
-//! Names in directories: finding them, giving and taking them.
+//! Names in directories: lookups, renames, links and removals.
 //!
 //! `LOOKUP`, `UNLINK`, `RMDIR`, `RENAME`, `RENAME2`, `LINK`, `READLINK`.
 
@@ -21,12 +21,13 @@ impl Call<'_> {
     ) -> Result<Reply, Errno> {
         let name = arguments.name()?;
         if name == b"." {
-            // The kernel has a number from somebody else, who was told it before (a handle of NFS), and asks what it is: it need not be a directory.
+            // A node number from an NFS handle: the kernel asks what it is, and it need not be a
+            // directory.
             let attributes = file.files.attributes(file.id, self.operation);
             return self.entry(file, &attributes.map_err(refused)?);
         }
         if name == b".." && file.is_root_of_snapshot() {
-            // Above it is the directory of snapshots.
+            // The directory of snapshots is above it.
             let above = self.session.mounted().beside(ControlEntry::Snapshots.id());
             let attributes = above.files.attributes(above.id, self.operation);
             return self.entry(&above, &attributes.map_err(refused)?);
@@ -46,8 +47,8 @@ impl Call<'_> {
         }
     }
 
-    /// How long the kernel may keep a name that leads to this object, in seconds: not at all where
-    /// each step of a path has to be asked for, so that search permission is checked.
+    /// Seconds for which the kernel may cache a name that leads to this object: none where the file
+    /// system checks search permission at each step of a path.
     pub(super) fn names_cached_s(&self, place: &Place, id: ObjectId) -> u64 {
         match self.session.enforces(place) {
             true => 0,
@@ -55,7 +56,7 @@ impl Call<'_> {
         }
     }
 
-    /// The same of a name and of the attributes that come with it, as they are shown.
+    /// The same for a name and its attributes as they are shown.
     pub(super) fn entry_cached(
         &self,
         directory: &Place,
@@ -68,7 +69,7 @@ impl Call<'_> {
         }
     }
 
-    /// What a name in a directory leads to.
+    /// The reply to a lookup.
     pub(super) fn found(
         &self,
         file: &Place,
@@ -77,13 +78,14 @@ impl Call<'_> {
     ) -> Result<Reply, Errno> {
         if !is_snapshot(found.id) {
             if found.kind != FileKind::Directory && found.links > 1 {
-                // The kernel may know it by another name, and keeps the list that it has.
+                // The kernel may know the file by another name, and keeps its cached access control
+                // list.
                 let node = self.session.node_of(file.which, &file.files, found.id);
                 self.session.lists().note(node);
             }
             return self.entry(file, found);
         }
-        // The way into a snapshot: from here on its own file system answers.
+        // The name of a snapshot: from here on the snapshot's own file system answers.
         let entered = self.session.enter(name, found.id, self.operation)?;
         let root = entered
             .files
@@ -198,7 +200,7 @@ impl Call<'_> {
         attributes.is_ok_and(|attributes| attributes.links > 0)
     }
 
-    /// The object of a second node, which must be of the same file system.
+    /// The object of a second node, which must be in the same file system.
     pub(super) fn same_files(&self, file: &Place, node: u64) -> Result<ObjectId, Errno> {
         let place = self.session.place(node)?;
         if place.which == file.which {

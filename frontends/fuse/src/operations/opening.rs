@@ -10,13 +10,13 @@ use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{LockRange, LockScope, Noting, OpenRights, PosixError};
 
-/// The flag with which the kernel opens what it executes.
+/// The flag of opens for execution (`FMODE_EXEC`).
 #[doc(alias("FMODE_EXEC", "__FMODE_EXEC"))]
 const OPENED_TO_EXECUTE: i32 = 0x20;
 
 impl Call<'_> {
-    /// Opens a file. Where reading would change the access time, the kernel is not to answer reads from what it has cached:
-    /// the first of them comes to us, and from then on it may.
+    /// Opens a file. Where reading would change the access time, the kernel drops its cached pages:
+    /// the first read is a request, and later ones need not be.
     pub(super) fn open(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
         if self.session.enforces(file) {
@@ -42,15 +42,15 @@ impl Call<'_> {
         Ok(Reply::Parts(answer))
     }
 
-    /// A file is open from now on, unless another holder denies it.
+    /// Registers an open file, unless another holder's share reservation denies it.
     fn opened(&self, file: &Place, handle: Handle) -> Result<(), Errno> {
         let opened = file.files.opened(file.id, self.operation);
         opened.map_err(refused)?;
         self.shared(file, handle)
     }
 
-    /// A file that is open has this handle from now on, unless another holder denies it: then it is
-    /// closed.
+    /// Registers the handle of an open file, unless another holder's share reservation denies it:
+    /// then the file is closed.
     pub(super) fn shared(&self, file: &Place, handle: Handle) -> Result<(), Errno> {
         let shared = file.files.share(file.id, file.holder, handle.share());
         if let Err(error) = shared {
@@ -61,7 +61,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Opens a directory: it stays until it is closed, though it be removed. Nothing of it is cached across opens.
+    /// Opens a directory: it stays until it is closed, even if it is removed. The kernel caches
+    /// none of it across opens.
     pub(super) fn open_directory(
         &self,
         file: &Place,
@@ -85,7 +86,7 @@ impl Call<'_> {
     fn check_open(&self, file: &Place, flags: i32) -> Result<(), PosixError> {
         let (mode, executes) = (flags & libc::O_ACCMODE, flags & OPENED_TO_EXECUTE != 0);
         let rights = OpenRights {
-            // A program that may be executed need not be readable.
+            // A program can be executed without permission to read it.
             reads: mode != libc::O_WRONLY && !executes,
             writes: mode != libc::O_RDONLY,
             appends: flags & libc::O_APPEND != 0,
@@ -95,8 +96,7 @@ impl Call<'_> {
         files.check_open(self.credentials, file.id, rights, self.operation)
     }
 
-    /// Whether the caller may do this to a file: asked by `access(2)` and `chdir(2)`, where the
-    /// kernel does not check.
+    /// Checks the access that `access(2)` and `chdir(2)` ask for, where the kernel does not check.
     pub(super) fn access(
         &self,
         file: &Place,
@@ -131,7 +131,7 @@ impl Call<'_> {
     }
 }
 
-/// Whether what is read through a handle changes the access time.
+/// Whether reads through a handle change the access time.
 pub(super) fn noting_of(handle: Handle) -> Noting {
     match handle.notes_access() {
         true => Noting::Access,

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use tarn_engine::files::{Actor, Credentials, Privileges, actor_of_process};
 
 impl Call<'_> {
-    /// Whether root asks.
+    /// Whether the caller is root.
     pub(super) fn is_by_root(&self) -> bool {
         match self.credentials.uid {
             UNKNOWN_USER => actor_of_process(self.process).is_some_and(|actor| actor.uid == 0),
@@ -15,19 +15,21 @@ impl Call<'_> {
         }
     }
 
-    /// Before contents or owner change: takes capabilities, and set-id bits unless the caller may keep them. The kernel must not go on
-    /// with the mode it knew, for it decides by that what a program runs as.
+    /// Before a change of contents or owner: removes capabilities, and set-id bits unless the
+    /// caller may keep them. The kernel's cached mode is dropped, since it decides under which user
+    /// a program runs.
     pub(super) fn drop_privileges(&self, file: &Place, set_ids_too: bool) -> Result<(), Errno> {
         self.drop_privileges_of(file, self.node, set_ids_too)
     }
 
-    /// Whether a file has set-id bits that the caller may not keep when he changes its contents in a way that leaves the kernel no place to say so; root may.
+    /// Whether a file has set-id bits that the caller may not keep, for changes of contents whose
+    /// requests have no flag for that; root may keep them.
     pub(super) fn takes_set_ids(&self, file: &Place) -> Result<bool, Errno> {
         Ok(self.has_set_ids(file)? && !self.is_by_root())
     }
 
-    /// Takes the set-id bits of a file for its owner, and for root: with `chown(-1, -1)` the kernel says that attributes are set, and none. It has not checked
-    /// who asks.
+    /// Removes the set-id bits of a file for its owner, and for root: the kernel sends
+    /// `chown(-1, -1)` as a `SETATTR` of no attribute, and has not checked the caller.
     pub(super) fn take_set_ids_for_owner(&self, file: &Place) -> Result<(), Errno> {
         if !self.has_set_ids(file)? {
             return Ok(());
@@ -46,7 +48,7 @@ impl Call<'_> {
         Ok(attributes.map_err(refused)?.permissions & SET_IDS != 0)
     }
 
-    /// Who asks, with his groups, where his process can be seen from here.
+    /// The caller with its groups, if its process is visible from here.
     fn caller(&self) -> Credentials {
         let told = self.credentials.clone();
         let Actor { uid, gid, groups } = actor_of_process(self.process).unwrap_or(Actor {
@@ -60,14 +62,15 @@ impl Call<'_> {
         }
     }
 
-    /// The same of a file that the kernel calls so.
+    /// The same for the file of this node.
     pub(super) fn drop_privileges_of(
         &self,
         file: &Place,
         node: u64,
         set_ids_too: bool,
     ) -> Result<(), Errno> {
-        // What the kernel leaves to us is decided by who really asks: it has not checked this for him. That is looked up only where it matters.
+        // The kernel has not checked this, so the caller's real credentials decide. They are looked
+        // up only where the file has set-id bits.
         let (which, caller) = match set_ids_too && self.has_set_ids(file)? {
             true => (Privileges::All, self.caller()),
             false => (Privileges::Capabilities, self.credentials.clone()),

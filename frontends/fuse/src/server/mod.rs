@@ -1,10 +1,10 @@
-//! The mounts that are served: each is a source of requests for the serving threads.
+//! Served mounts: each is a source of requests for the serving threads.
 //!
 //! # Mechanism
-//! The kernel queues the requests of a mount at its device, from which several threads may read at
-//! the same time: each read gives one whole request. [`ServedMount`] has that device and the
-//! [`Session`] that answers; [`Server`] finds a mount by the key that the serving threads gave it,
-//! for notices to the kernel and for one more folder that shows it.
+//! The kernel queues the requests of a mount at its device, from which several threads may read in
+//! parallel: each read gives one whole request. [`ServedMount`] has the device and the [`Session`]
+//! that answers; [`Server`] finds a mount by its key of the serving threads, for notices to the
+//! kernel and for further mounts of the same file system.
 
 pub mod write_back;
 
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tarn_serving::{Next, ServingThreads, Source, SourceKey, StillServed};
 
-/// A mount: the device and what answers its requests.
+/// A mount: its device and its session.
 pub struct ServedMount {
     device: Arc<Device>,
     session: Arc<Session>,
@@ -39,7 +39,7 @@ impl Source for ServedMount {
     fn take_request(&self, request: &mut Request) -> Next {
         match request.read(&self.device.descriptor) {
             Ok(()) => Next::Request(self.session.traits_of(request)),
-            // None came, or its program was interrupted before it was read.
+            // No request came, or its program was interrupted before it was read.
             Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => Next::Nothing,
             Err(_) => Next::Ended,
         }
@@ -58,14 +58,14 @@ impl Source for ServedMount {
     }
 }
 
-/// The mounts of a daemon, by the keys of the serving threads.
+/// The mounts of a daemon, by their keys of the serving threads.
 pub struct Server {
     threads: Arc<ServingThreads>,
     mounts: Mutex<BTreeMap<u64, Weak<ServedMount>>>,
 }
 
 impl Server {
-    /// No mounts, to be served by these threads.
+    /// A server without mounts, for these serving threads.
     pub fn new(threads: Arc<ServingThreads>) -> Server {
         Server {
             threads,
@@ -73,10 +73,10 @@ impl Server {
         }
     }
 
-    /// Serves a mount of a pool from now on. The key removes it.
+    /// Serves a mount of a pool. The key removes it.
     ///
     /// # Errors
-    /// When the system cannot watch one more descriptor.
+    /// The system cannot watch one more descriptor.
     pub fn add(
         &self,
         descriptor: OwnedFd,
@@ -93,26 +93,26 @@ impl Server {
         Ok(key)
     }
 
-    /// Serves a mount no longer, and waits until it has gone: requests being served are finished,
-    /// others get an error. When that takes longer than `patience`, its session is told later, as
-    /// if the kernel had ended the mount.
+    /// Stops serving a mount, and waits until it has gone: requests under way are finished, others
+    /// get an error. If that takes longer than `patience`, its session is told later, as if the
+    /// kernel had ended the mount.
     ///
     /// # Errors
-    /// [`StillServed`] when it took too long. To be called again.
+    /// [`StillServed`] when it took too long. The caller tries again.
     pub fn remove(&self, key: u64, patience: Duration) -> Result<(), StillServed> {
         self.threads.remove(SourceKey(key), patience)
     }
 
-    /// Serves mounts no longer, and waits a moment for requests that are being served. Those that
-    /// are not done then are left alone. Gives the mounts that the kernel still knows.
+    /// Stops serving mounts, and waits a moment for requests under way, which are left alone after
+    /// that. Returns the mounts that the kernel still has.
     pub fn abandon(&self, keys: &[u64], patience: Duration) -> Vec<u64> {
         let keys: Vec<SourceKey> = keys.iter().copied().map(SourceKey).collect();
         let connected = self.threads.abandon(&keys, patience);
         connected.into_iter().map(|SourceKey(key)| key).collect()
     }
 
-    /// Whether the kernel still has the file system of a mount that is served: mounted in some
-    /// folder of some namespace, or with open files.
+    /// Whether the kernel still has the file system of a served mount: mounted in any namespace, or
+    /// with open files.
     pub fn is_connected(&self, key: u64) -> bool {
         self.threads.is_connected(SourceKey(key))
     }
@@ -122,20 +122,20 @@ impl Server {
         self.threads.has(SourceKey(key))
     }
 
-    /// Does something with the device of a mount that is served.
+    /// Calls `then` with the device of a served mount.
     pub fn with_device<T>(&self, key: u64, then: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
         let mount = self.find(key)?;
         Some(then(mount.device.descriptor.as_fd()))
     }
 
-    /// A mount that is served.
+    /// A served mount.
     fn find(&self, key: u64) -> Option<Arc<ServedMount>> {
         let mount = self.mounts().get(&key).and_then(Weak::upgrade);
         mount.filter(|_| self.threads.is_served(SourceKey(key)))
     }
 
     fn mounts(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<ServedMount>>> {
-        // A thread that panicked while it held them was adding one.
+        // A thread that panicked under the lock was adding a mount.
         self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

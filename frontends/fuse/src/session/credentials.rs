@@ -1,4 +1,4 @@
-//! The credentials of the caller, as they are told by the kernel.
+//! The credentials of a request's caller.
 
 use super::{Place, Session};
 use crate::permission_checks::PermissionChecks;
@@ -7,8 +7,7 @@ use tarn_engine::files::{
     AclType, Actor, CheckedByCaller, ControlEntry, Credentials, actor_of_process,
 };
 
-/// Requests about which permissions decide. Those of open files were decided about when the file
-/// was opened.
+/// Requests that need permissions. Requests about open files were permitted at the open.
 const CHECKED: [u32; 18] = [
     opcode::LOOKUP,
     opcode::SETATTR,
@@ -31,16 +30,15 @@ const CHECKED: [u32; 18] = [
 ];
 
 impl Session {
-    /// Whether the file system decides about access to a file: it has NFSv4 lists, or was mounted
-    /// for them.
+    /// Whether the file system checks access to a file: it has NFSv4 ACLs, or was mounted for them.
     pub(crate) fn enforces(&self, place: &Place) -> bool {
         self.checks == PermissionChecks::FileSystem
             || place.files.properties().acl_type == AclType::Nfs4
     }
 
-    /// The caller. Where the kernel has checked permissions, with groups that we are not told, what
-    /// reaches us is allowed. Elsewhere, and for changes of snapshots, of which the kernel knows
-    /// nothing, the groups are looked up, while the caller waits.
+    /// The caller's credentials. Where the kernel has checked permissions, with groups that the
+    /// request does not have, the request is allowed. Otherwise, and for changes of snapshots,
+    /// which the kernel does not check, the groups are looked up while the caller waits.
     pub(super) fn credentials_of(&self, head: &RequestHead, place: &Place) -> Credentials {
         let is_checked_here = CHECKED.contains(&head.opcode) || head.opcode == opcode::ACCESS;
         if is_checked_here && self.enforces(place) {
@@ -65,9 +63,8 @@ impl Session {
     }
 }
 
-/// The user of a request, with all groups, nothing checked. The kernel tells the user, which may be
-/// another than the process acts for (a server in the kernel acts for its clients): not all groups
-/// are known then.
+/// The user of a request with all groups, nothing checked. The user may differ from that of the
+/// process (a server in the kernel acts for its clients): then not all groups are known.
 fn caller(uid: u32, gid: u32, process: u32) -> Credentials {
     if uid == 0 {
         return Credentials::root();

@@ -1,4 +1,4 @@
-//! What is agreed on with the kernel when a mount begins: `INIT`.
+//! `INIT`: the capabilities that are negotiated with the kernel when a mount begins.
 
 use super::Session;
 use crate::permission_checks::PermissionChecks;
@@ -6,12 +6,12 @@ use crate::protocol::{Answer, Arguments, MAJOR, MINOR, WRITE_BYTES_MAX, init_fla
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
-/// What we ask of the kernel. Not that its pages go when a modification time moves: what changes a
-/// mounted file comes through it. Not asynchronous direct I/O (`ASYNC_DIO`): the kernel drops pages
-/// of what is written past them when it is sent, and again when it is answered only where the
-/// writer waits for that. Reads through the page cache in between would bring back what was there
-/// before, and leave it there. It cannot be made up for here: a notice that drops pages waits for
-/// reads, and those wait until enough of the writes are answered.
+/// The capabilities wanted. Not `AUTO_INVAL_DATA`, which drops pages when a modification time
+/// moves: all changes of a mounted file come through its mount or by notices. Not `ASYNC_DIO`: for
+/// a direct write the kernel drops the pages of the range when it is sent, and once more after its
+/// answer only if the writer waits for that. Reads through the page cache in between would bring
+/// the old bytes back and leave them there. A notice cannot repair that: a notice that drops pages
+/// waits for reads, and those wait for the answers of the writes.
 const WANTED: u64 = init_flags::ASYNC_READ
     | init_flags::POSIX_LOCKS
     | init_flags::FLOCK_LOCKS
@@ -29,29 +29,29 @@ const WANTED: u64 = init_flags::ASYNC_READ
     | init_flags::INIT_EXT
     | init_flags::ALLOW_IDMAP;
 
-/// Capabilities with which the kernel checks permissions itself, or does not tell the user.
+/// Capabilities by which the kernel checks permissions itself, or does not name the user.
 const OF_KERNEL_CHECKS: u64 = init_flags::POSIX_ACL | init_flags::ALLOW_IDMAP;
 
-/// Requests the kernel may have under way in the background (reading ahead, writing back). Linux
-/// has 12 unless told.
+/// Requests that the kernel may have in flight in the background (read-ahead, write-back). Linux's
+/// default is 12.
 const BACKGROUND_MAX: u16 = 64;
 
-/// Pages of the kernel in a request of the largest size.
+/// The kernel's pages in the largest request.
 const PAGES_MAX: u16 = 256;
 
 impl Session {
-    /// Whether the kernel speaks the protocol with this capability.
+    /// Whether this capability was negotiated.
     pub(crate) fn agreed_on(&self, capability: u64) -> bool {
-        // Agreed on before the kernel sends anything else.
+        // Negotiated before the kernel sends anything else.
         self.agreed.load(Ordering::Relaxed) & capability != 0
     }
 
-    /// Answers the kernel's first request: which version, which capabilities.
+    /// Answers the kernel's first request: version and capabilities.
     pub(super) fn initialise(&self, mut arguments: Arguments<'_>) -> Result<Answer, Errno> {
         let (major, minor) = (arguments.u32()?, arguments.u32()?);
         let mut answer = Answer::new();
         if major > MAJOR {
-            // The kernel asks again with our version.
+            // The kernel asks again with this version.
             answer.u32(MAJOR).u32(MINOR).zeros(56);
             return Ok(answer);
         }

@@ -1,21 +1,22 @@
-//! Requests for locks that wait, and what the handles of files say of locks.
+//! Lock requests that wait, and the locks taken through handles without `FLUSH`.
 //!
 //! # Mechanism
-//! A request that waits has no thread: its answer is written by the thread that lets the
-//! conflicting lock go. Until then it is in a table by its number, where an interruption
-//! (`INTERRUPT`) finds it. The kernel may interrupt a request that another thread of ours is
-//! about to begin. So numbers that are not in the table are remembered for a while, and a request
-//! looks for its own before it waits.
+//! A waiting request has no thread: its answer is written by the thread that releases the
+//! conflicting lock. Until then it is in a table by its number, where an interruption (`INTERRUPT`)
+//! finds it. The kernel may interrupt a request that another serving thread is about to begin. So
+//! numbers that are not in the table are remembered for a while, and a request looks for its own
+//! before it waits.
 //!
 //! # Closing files
-//! The kernel sends `FLUSH` for each descriptor that is closed, which costs a round trip; it
-//! spares that for files that were opened with `FOPEN_NOFLUSH`. These are files that are opened
-//! only for reading or only for writing, as long as no program has locked anything of the mount.
-//! (Files opened for both may be mapped, and the kernel writes their pages back with `FLUSH`.) A
-//! lock that is taken through one of them goes with the open file.
+//! The kernel sends `FLUSH` for each descriptor that is closed, which costs a round trip, except
+//! for files opened with `FOPEN_NOFLUSH`. These are files opened only for reading or only for
+//! writing, as long as no program has locked any file of the mount. (Files opened for both may be
+//! mapped, and the kernel writes their pages back with `FLUSH`.) A lock that is taken through one
+//! of them ends with the open file.
 //!
 //! # Invariants
-//! - A request is answered once: by the callback of its lock, by its interruption, or at once.
+//! - A request is answered exactly once: by the callback of its lock, by its interruption, or at
+//!   once.
 //! - No lock of this module is held while the file system is called.
 
 use super::{Place, Session};
@@ -27,15 +28,15 @@ use tarn_engine::files::{FileSystem, LockRequest, LockScope, LockWait, Locked, O
 
 use crate::handles::Handle;
 
-/// How many interruptions are remembered whose requests were not found. A guess: far more than
-/// requests that were read and have not begun.
+/// How many interruptions of unknown requests are remembered. A guess: far more than requests that
+/// were read and have not begun.
 const INTERRUPTED_MAX: usize = 256;
 
-/// A request for a lock, from when it asks the file system until it is answered.
+/// A lock request, from its call of the file system to its answer.
 enum Waiting {
-    /// It asks just now.
+    /// The call is under way.
     Asking,
-    /// It asks just now, and was interrupted.
+    /// The call is under way, and the request was interrupted.
     Interrupted,
     /// It waits.
     For(Arc<FileSystem>, ObjectId, LockWait),
@@ -44,24 +45,24 @@ enum Waiting {
 #[derive(Default)]
 struct Table {
     waiting: BTreeMap<u64, Waiting>,
-    /// Numbers of requests that were interrupted and not found.
+    /// Numbers of interrupted requests that were not in the table.
     interrupted: VecDeque<u64>,
-    /// Owners that have locked by handles of which no `FLUSH` comes.
+    /// Owners with locks through handles without `FLUSH`.
     unflushed: BTreeMap<u64, BTreeSet<u64>>,
 }
 
-/// What a session knows of locks. The locks are in the file system.
+/// The state of locks in a session. The file system has the locks themselves.
 #[derive(Default)]
 pub(crate) struct SessionLocks {
     table: Mutex<Table>,
-    /// Whether a program has locked something by `fcntl`.
+    /// Whether a program has taken an `fcntl` lock.
     are_used: AtomicBool,
     last_handle: AtomicU64,
 }
 
 impl SessionLocks {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // A thread that panicked while it held it was inserting or removing one entry.
+        // A thread that panicked under the lock was inserting or removing one entry.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,7 +75,7 @@ impl SessionLocks {
         }
     }
 
-    /// A lock is about to be taken by this handle.
+    /// Notes a lock that is about to be taken through this handle.
     pub(crate) fn note(&self, handle: u64, request: &LockRequest) {
         if request.scope == LockScope::File {
             return;
@@ -87,7 +88,7 @@ impl SessionLocks {
         }
     }
 
-    /// An open file is closed: the owners that have locked by it, if no `FLUSH` has told of them.
+    /// The owners with locks through a closed open file for which no `FLUSH` came.
     pub(crate) fn take_owners(&self, handle: Handle) -> BTreeSet<u64> {
         let is_any = handle.is_unflushed() && self.are_used.load(Ordering::Relaxed);
         match is_any {
@@ -158,7 +159,7 @@ impl Session {
         }
     }
 
-    /// A program that waits for the answer to a request got a signal. Only requests for locks end.
+    /// A program that waits for an answer got a signal. Only lock requests end.
     pub(super) fn interrupted(&self, unique: u64) {
         let mut table = self.locks.table();
         match table.waiting.remove(&unique) {
@@ -183,7 +184,7 @@ impl Session {
     }
 }
 
-/// A request has its lock, and waits no more.
+/// Removes a request that has its lock.
 fn forget(session: &Weak<Session>, unique: u64) {
     if let Some(session) = session.upgrade() {
         session.locks.table().waiting.remove(&unique);

@@ -31,32 +31,32 @@ use tarn_engine::mounts::Ended;
 /// One mount.
 pub struct Session {
     tree: Arc<dyn Tree>,
-    /// As a holder of its file system.
+    /// The mount as a holder of its file system.
     holding: Holding,
-    /// Where the kernel is told what other holders change.
+    /// The device for notices of other holders' changes.
     device: OnceLock<Weak<Device>>,
-    /// What is to be known of locks, which the file system has.
+    /// The state of lock requests.
     locks: SessionLocks,
     itself: Weak<Session>,
     entered: Mutex<Entered>,
-    /// Files of the dataset that may be mapped, and by how many opens.
+    /// Files of the dataset that may be mapped, with their number of such opens.
     mapped: Mutex<BTreeMap<ObjectId, u64>>,
-    /// What the kernel has written back of them.
+    /// Pages that the kernel has written back.
     written_back: WrittenBack,
-    /// Nodes whose access control lists the kernel may keep.
+    /// Nodes whose access control lists the kernel may cache.
     lists: RecentNodes,
-    /// Nodes of which it may keep what space they take until blocks that wait are stored.
+    /// Nodes whose allocated size the kernel may cache until their dirty blocks are stored.
     unsettled: RecentNodes,
-    /// What was agreed on with the kernel.
+    /// The negotiated capabilities.
     agreed: AtomicU64,
-    /// Which side checks permissions.
+    /// The side that checks permissions.
     checks: PermissionChecks,
-    /// The minor number of the device that the mount shows; zero until it is known.
+    /// The minor number of the mount's device; zero until it is known.
     device_number: AtomicU32,
     ended: Ended,
 }
 
-/// Writes of the kernel's own.
+/// Writes of pages by the kernel.
 #[derive(Default)]
 struct WrittenBack {
     count: AtomicU64,
@@ -65,8 +65,8 @@ struct WrittenBack {
 }
 
 impl Session {
-    /// A session for a tree, of which this side checks permissions. `ended` is called when the
-    /// kernel ends the mount.
+    /// A session for a tree. `checks` is the side that checks permissions. `ended` is called when
+    /// the kernel ends the mount.
     pub fn new(tree: Arc<dyn Tree>, checks: PermissionChecks, ended: Ended) -> Arc<Session> {
         tree.files().keep_removed_directories();
         Arc::new_cyclic(|itself: &Weak<Session>| Session {
@@ -87,17 +87,17 @@ impl Session {
         })
     }
 
-    /// Which side checks permissions, as was agreed on with the kernel.
+    /// The side that checks permissions, as negotiated with the kernel.
     pub(crate) fn checks(&self) -> PermissionChecks {
         self.checks
     }
 
-    /// The mount shows this device number.
+    /// Sets the device number of the mount.
     pub fn shows(&self, device_number: u32) {
         self.device_number.store(device_number, Ordering::Relaxed);
     }
 
-    /// Whether the refusal of this name would take mounts from the kernel.
+    /// Whether refusing this name would remove mounts below it.
     pub(crate) fn leads_to_mount(
         &self,
         directory: &Place,
@@ -109,14 +109,14 @@ impl Session {
             && Covered::read(number).is_on_the_way(&directory.files, directory.id, name, operation)
     }
 
-    /// A file was opened so.
+    /// A file was opened with this handle.
     pub(crate) fn opened(&self, file: &Place, handle: Handle) {
         if file.which == Which::Dataset && handle.may_be_mapped() {
             *self.mapped().entry(file.id).or_default() += 1;
         }
     }
 
-    /// A file is closed that was opened so.
+    /// A file is closed that was opened with this handle.
     pub(crate) fn closed(&self, file: &Place, handle: Handle) {
         if file.which.is_snapshot() || !handle.may_be_mapped() {
             return;
@@ -129,12 +129,12 @@ impl Session {
         }
     }
 
-    /// Whether a program may have stored into a file what the kernel has not told us yet.
+    /// Whether a file may have stores through mappings that the kernel has not written back.
     pub(crate) fn may_be_mapped(&self, file: &Place) -> bool {
         file.which == Which::Dataset && self.mapped().contains_key(&file.id)
     }
 
-    /// The kernel has written back what a program stored into mapped memory, or was refused.
+    /// The kernel has written back a page of a mapped file, or was refused.
     pub(crate) fn wrote_back(&self, refusal: Option<Errno>) {
         self.written_back.count.fetch_add(1, Ordering::SeqCst);
         if let Some(errno) = refusal {
@@ -143,12 +143,12 @@ impl Session {
         }
     }
 
-    /// Of which files the kernel may keep access control lists.
+    /// The nodes whose access control lists the kernel may cache.
     pub(crate) fn lists(&self) -> &RecentNodes {
         &self.lists
     }
 
-    /// The kernel is told the attributes of a node.
+    /// Called before the attributes of a node are sent to the kernel.
     pub(crate) fn telling(&self, node: u64, attributes: &Attributes) {
         if is_unsettled(attributes) {
             self.unsettled.note(node);
@@ -156,11 +156,11 @@ impl Session {
     }
 
     fn mapped(&self) -> MutexGuard<'_, BTreeMap<ObjectId, u64>> {
-        // A thread that panicked while it held it was counting one.
+        // A thread that panicked under the lock was counting one open.
         self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a node number of the kernel's is.
+    /// The file of a node number.
     pub(crate) fn place(&self, number: u64) -> Result<Place, Errno> {
         let (which, id) = match Node::from_number(number).ok_or(Errno::STALE)? {
             Node::Root => (Which::Dataset, self.tree.files().root()),
@@ -183,7 +183,7 @@ impl Session {
         })
     }
 
-    /// The node of an object, which for the dataset's root is the kernel's own.
+    /// The node of an object; the root of the dataset is node 1.
     pub(crate) fn node_of(&self, which: Which, files: &FileSystem, id: ObjectId) -> u64 {
         if which == Which::Dataset && id == files.root() {
             return Node::Root.number();
@@ -191,7 +191,7 @@ impl Session {
         Node::Object { which, id }.number()
     }
 
-    /// The file system that is mounted, which a snapshot is entered from.
+    /// The root of the mounted file system, from which snapshots are entered.
     pub(crate) fn mounted(&self) -> Place {
         let files = self.tree.files().clone();
         Place {
@@ -203,12 +203,12 @@ impl Session {
     }
 }
 
-/// An operation's error for the kernel.
+/// The errno of an operation's error.
 pub(crate) fn errno_of(error: &PosixError) -> Errno {
     Errno::from_raw_os_error(error.errno())
 }
 
-/// The kind that statistics count requests under which have none of their own.
+/// The kind in statistics of requests without one of their own.
 pub(crate) const OTHER: OperationKind = OperationKind::Other;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A file as a request names it, and the numbers that it shows.
+//! The file of a request, and the numbers that it shows.
 
 use crate::nodes::{Which, inode_in_snapshot};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use tarn_engine::files::{
 pub(crate) struct Place {
     /// Its file system.
     pub(crate) files: Arc<FileSystem>,
-    /// As which of its holders this mount changes it.
+    /// The holder as which this mount changes it.
     pub(crate) holder: HolderId,
-    /// Which one that is.
+    /// Which file system of the session that is.
     pub(crate) which: Which,
     /// Its object.
     pub(crate) id: ObjectId,
@@ -46,16 +46,14 @@ impl Place {
     }
 
     /// The attributes of an object of the same file system as they are shown. A snapshot can get
-    /// the number of one that was destroyed, and after a restart its node numbers: what tells their
-    /// files apart is the generation, which says the txg in which the snapshot was last changed,
-    /// too.
+    /// the dataset number of a destroyed one, and after a restart its node numbers: the generation
+    /// tells their files apart, as the snapshot's last txg is mixed into it.
     pub(crate) fn shown(&self, attributes: Attributes) -> Attributes {
         if self.which == Which::Dataset {
             return attributes;
         }
         let born = self.files.object_set().root_pointer().logical_birth.get();
-        // Linux keeps 32 bits. The factor is odd, so that groups which differ in these do so
-        // afterwards.
+        // Linux keeps 32 bits. The factor is odd, so different txgs stay different in these.
         let of_snapshot = born.wrapping_mul(0x9e37_79b1) & u64::from(u32::MAX);
         Attributes {
             id: self.inode_of(attributes.id),

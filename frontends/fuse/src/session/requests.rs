@@ -26,7 +26,7 @@ pub struct DelayedReply {
 }
 
 impl Session {
-    /// On whose behalf an operation is for a user of this mount.
+    /// The client record of an operation for a user of this mount.
     pub(super) fn who(&self, user: u32) -> Who {
         Who {
             client: clients::of(user),
@@ -36,8 +36,8 @@ impl Session {
         }
     }
 
-    /// The kernel forgets nodes. Their numbers are computed, not counted: this matters to
-    /// directories alone that it knew and that have been removed.
+    /// The kernel forgets nodes. Node numbers need no counting, so this matters only to directories
+    /// that were removed while the kernel knew them.
     fn forgotten(&self, head: &RequestHead, mut arguments: Arguments<'_>) -> Result<(), Errno> {
         let files = self.tree.files();
         if !files.has_removed_directories() {
@@ -64,7 +64,7 @@ impl Session {
             {
                 let who = self.who(head.uid);
                 let operation = self.tree.begin(who, OperationKind::Close, id, (0, 0));
-                // What cannot be freed now is freed by the next mount.
+                // If it cannot be freed now, the next mount frees it.
                 let _ = files.forgotten(id, &operation);
                 self.tree.finish(operation);
             }
@@ -74,7 +74,7 @@ impl Session {
 }
 
 impl Session {
-    /// What the serving threads have to know of a request.
+    /// The traits of a request for the serving threads.
     pub(crate) fn traits_of(&self, request: &Request) -> RequestTraits {
         const NOT_WAITED_FOR: [u32; 4] = [
             opcode::FORGET,
@@ -83,7 +83,7 @@ impl Session {
             opcode::RELEASEDIR,
         ];
         let is_long = request.length() > LONG_BYTES;
-        // One that is cut is not answered.
+        // A cut request is not answered.
         let Ok((head, arguments)) = request.arguments() else {
             return RequestTraits {
                 is_long,
@@ -98,7 +98,7 @@ impl Session {
         }
     }
 
-    /// Carries out a request, and replies to it or gives what is needed for the reply.
+    /// Carries out a request, and replies to it, or returns the reply to delay.
     pub(crate) fn serve(&self, request: &mut Request, device: &Device) -> Option<DelayedReply> {
         let contents = request.take_contents();
         let (head, arguments) = request.arguments().ok()?;
@@ -114,7 +114,7 @@ impl Session {
                 let _ = self.forgotten(&head, arguments);
                 return None;
             }
-            // An operation is not stopped half-way. Only waiting for a lock ends.
+            // Only waits for locks can be interrupted.
             opcode::INTERRUPT => {
                 let mut arguments = arguments;
                 if let Ok(unique) = arguments.u64() {
@@ -177,10 +177,10 @@ impl Session {
         None
     }
 
-    /// Makes the files of these requests durable, those of one file system by one write to its log,
-    /// and replies.
+    /// Makes the files of these requests durable, those of one file system by one log write, and
+    /// replies.
     pub(crate) fn reply_when_durable(&self, mut delayed: Vec<DelayedReply>, device: &Device) {
-        // All of one file system as a rule: what is below `.zfs` never changes.
+        // All are of one file system as a rule: nothing below `.zfs` changes.
         while let Some(files) = delayed.first().map(|first| first.files.clone()) {
             let is_of_it = |other: &DelayedReply| Arc::ptr_eq(&other.files, &files);
             let (together, others): (Vec<_>, Vec<_>) =
@@ -206,7 +206,7 @@ impl Session {
         (self.ended)();
     }
 
-    /// Nodes of the files that programs may have mapped, to store into them.
+    /// Nodes of the files with possible shared mappings.
     pub(crate) fn mapped_nodes(&self) -> Vec<u64> {
         let files = self.tree.files();
         let mapped = self.mapped();
@@ -216,20 +216,20 @@ impl Session {
             .collect()
     }
 
-    /// How many requests so far were the kernel's own, to write back what programs stored into
-    /// mapped files.
+    /// Number of pages that the kernel has written back so far.
     pub(crate) fn pages_written(&self) -> u64 {
         self.written_back.count.load(Ordering::SeqCst)
     }
 
-    /// Why the last of those that was refused since this was asked before was; none where none was.
+    /// Takes the error of the last refused write-back since the last call; none where none was
+    /// refused.
     pub(crate) fn take_refusal(&self) -> Option<Errno> {
         let number = self.written_back.refusal.swap(0, Ordering::SeqCst);
         (number != 0).then(|| Errno::from_raw_os_error(number))
     }
 
-    /// Has the kernel forget what it keeps and follows from properties of the file system: access
-    /// control lists, and whether the root has `.zfs`, which shows in its links.
+    /// Has the kernel drop caches that depend on properties of the file system: access control
+    /// lists, and the root's link count, which depends on `.zfs`.
     pub(crate) fn properties_changed(&self, device: &Device) {
         for node in self.lists.take() {
             let _ = device.forget_attributes(node);
@@ -237,7 +237,7 @@ impl Session {
         let _ = device.forget_attributes(ROOT_NODE);
     }
 
-    /// Has the kernel forget what was not stored when it was told, and is now.
+    /// Has the kernel drop attributes that it got before the file's blocks were stored.
     pub(crate) fn group_stored(&self, device: &Device) {
         for node in self.unsettled.take() {
             let _ = device.forget_attributes(node);
@@ -245,7 +245,7 @@ impl Session {
     }
 }
 
-/// Errors that say something about a name or a file, as asked for every day: no failures.
+/// Errors that answer a question about a name or a file: no failures.
 fn is_an_answer(errno: Errno) -> bool {
     [
         Errno::NOENT,

@@ -1,8 +1,8 @@
 //! Snapshots that were entered below `.zfs`.
 //!
 //! # Invariants
-//! - Within a session, no node number names files of two snapshots, though one may get the dataset
-//!   number of another that was destroyed: the kernel may still know nodes of that.
+//! - Within a session, no node number names files of two snapshots, although a new snapshot may get
+//!   the dataset number of a destroyed one, whose nodes the kernel may still know.
 
 use super::{Place, Session};
 use crate::nodes::{RENUMBERED_MAX, Which};
@@ -15,7 +15,7 @@ use tarn_engine::files::{ControlEntry, FileSystem, Holding, ObjectId, Operation,
 /// A snapshot that was entered.
 pub(super) struct EnteredSnapshot {
     pub(super) tree: Arc<dyn Tree>,
-    /// As a holder of it, for locks. A snapshot does not change, so there is nothing to be told.
+    /// The mount as a holder of it, for locks. A snapshot does not change, so it gets no notices.
     pub(super) holding: Holding,
 }
 
@@ -31,25 +31,25 @@ impl EnteredSnapshot {
     }
 }
 
-/// Snapshots that were entered, by dataset.
+/// Entered snapshots, by dataset.
 #[derive(Default)]
 pub(super) struct Entered {
     by_dataset: BTreeMap<ObjectId, Slot>,
-    /// The datasets of those that were renumbered.
+    /// The datasets of renumbered snapshots.
     renumbered: Vec<ObjectId>,
 }
 
-/// The snapshot of a dataset that was entered last.
+/// The last entered snapshot of a dataset number.
 struct Slot {
     which: Which,
     /// None when it was destroyed.
     snapshot: Option<EnteredSnapshot>,
-    /// Tells it from another that has the dataset's number now.
+    /// Tells it from another snapshot with the same dataset number.
     files: Weak<FileSystem>,
 }
 
 impl Entered {
-    /// A snapshot. Of one that is destroyed nothing is kept but its number.
+    /// An entered snapshot. Of a destroyed one only the numbering is kept.
     pub(super) fn find(&mut self, which: Which) -> Option<&EnteredSnapshot> {
         let dataset = match which {
             Which::Dataset => return None,
@@ -76,14 +76,14 @@ impl Entered {
         Some(self.find(which)?.place(which))
     }
 
-    /// A snapshot is entered. None where too many were renumbered.
+    /// Adds an entered snapshot. None where too many were renumbered.
     pub(super) fn add(&mut self, dataset: ObjectId, tree: Arc<dyn Tree>) -> Option<Place> {
         let files = tree.files().clone();
         let of_files = Arc::downgrade(&files);
         let before = self.by_dataset.get(&dataset);
         let own = match before {
             None => Which::of_snapshot(dataset),
-            // It was to be destroyed, and was not.
+            // It was about to be destroyed, and was not.
             Some(slot) => Weak::ptr_eq(&slot.files, &of_files).then_some(slot.which),
         };
         let which = match own {
@@ -112,8 +112,7 @@ impl Entered {
 }
 
 impl Session {
-    /// Enters a snapshot, at its root: the one with this entry below `.zfs`, which was found under
-    /// this name.
+    /// Enters a snapshot at its root: the one with this entry below `.zfs`, found under this name.
     pub(crate) fn enter(
         &self,
         name: &[u8],
@@ -130,7 +129,7 @@ impl Session {
         // Opened without the lock, since it reads from devices; another thread may be faster.
         let tree = self.tree.snapshot(name, operation);
         let tree = tree.map_err(operations::refused)?;
-        // The name may be another's by now. The kernel looks it up again.
+        // The name may be another snapshot's by now. The kernel looks it up again.
         if tree.files().object_set().id() != dataset {
             return Err(Errno::STALE);
         }

@@ -1,5 +1,4 @@
-//! Requests as the kernel sends them, without a kernel: what is asked while something else happens
-//! to the same names.
+//! Requests as the kernel sends them, without a kernel: also while the same names change.
 
 use super::*;
 use crate::nodes::ROOT_NODE;
@@ -26,7 +25,7 @@ use tempfile::TempDir;
 
 mod locking;
 
-/// Keeps the tree of the last mount, and makes none.
+/// Keeps the tree of the last mount, and mounts nothing.
 #[derive(Default)]
 struct Notebook {
     tree: Mutex<Option<Arc<dyn Tree>>>,
@@ -74,7 +73,7 @@ impl Mounter for Notebook {
     }
 }
 
-/// An engine with the file system `tank/a`, which we serve.
+/// An engine with the file system `tank/a`, which the test serves.
 struct Bench {
     engine: Arc<Engine>,
     administrator: Arc<Administrator>,
@@ -176,7 +175,7 @@ impl Drop for Bench {
     }
 }
 
-/// A tree to which something happens before a snapshot of it is opened.
+/// A tree that calls a function before one of its snapshots is opened.
 struct Eventful {
     tree: Arc<dyn Tree>,
     event: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -208,7 +207,7 @@ impl Tree for Eventful {
     }
 }
 
-/// The kernel's end of a mount.
+/// The kernel's side of a mount.
 struct Kernel {
     threads: Arc<ServingThreads>,
     socket: OwnedFd,
@@ -242,7 +241,7 @@ impl Kernel {
         self.exchange(&request)
     }
 
-    /// Sends what the kernel expects no answer to.
+    /// Sends a request without a reply.
     fn tell(&self, code: u32, node: u64, words: &[u64]) {
         let mut request = Answer::new();
         let length = u32::try_from(40 + 8 * words.len()).unwrap();
@@ -257,7 +256,7 @@ impl Kernel {
         rustix::io::write(&self.socket, request.as_slice()).unwrap();
         let mut reply = vec![0; 64 << 10];
         let mut length = 0;
-        // A message of its own, as that attributes are to be forgotten, answers nothing.
+        // A notice, such as one that attributes are to be dropped, is no reply.
         while length == 0 || reply[8..16] == [0; 8] {
             length = rustix::io::read(&self.socket, &mut reply[..]).unwrap();
         }
@@ -278,7 +277,7 @@ impl Kernel {
         self.exchange(&request)
     }
 
-    /// What a name leads to: its node, and for how many seconds that may be remembered.
+    /// The result of a lookup: the node, and for how many seconds it may be cached.
     fn lookup(&self, parent: u64, name: &str) -> Result<(u64, u64), Errno> {
         let mut body = Answer::new();
         body.bytes(name.as_bytes()).zeros(1);
@@ -289,7 +288,7 @@ impl Kernel {
         Ok((node, entry.u64()?))
     }
 
-    /// Makes a file in the root and opens it: gives its node and the handle.
+    /// Creates a file in the root and opens it: returns its node and the handle.
     fn create(&self, name: &str, flags: i32) -> (u64, u64) {
         let mut body = Answer::new();
         body.u32(flags.cast_unsigned()).u32(0o644).zeros(8);
@@ -301,14 +300,14 @@ impl Kernel {
         (node, made.u64().unwrap())
     }
 
-    /// Makes a file so large, by `fallocate`.
+    /// Allocates this much of a file by `fallocate`.
     fn allocate(&self, (node, handle): (u64, u64), length: u64) {
         let mut body = Answer::new();
         body.u64(handle).u64(0).u64(length).zeros(8);
         self.ask(opcode::FALLOCATE, node, &body).unwrap();
     }
 
-    /// Opens a file that is there: gives the handle.
+    /// Opens a file: returns the handle.
     fn open(&self, node: u64, flags: i32) -> u64 {
         let mut body = Answer::new();
         body.u32(flags.cast_unsigned()).u32(0);
@@ -345,7 +344,7 @@ impl Kernel {
         self.lookup(parent, name).unwrap().0
     }
 
-    /// The kernel's first request, with these capabilities: those that are agreed on.
+    /// The kernel's first request, with these capabilities: returns the negotiated ones.
     fn begin(&self, offered: u64) -> u64 {
         let halves =
             [offered & 0xffff_ffff, offered >> 32].map(|half| u32::try_from(half).unwrap());
@@ -365,7 +364,7 @@ impl Kernel {
         u64::from(low) | (u64::from(agreed.u32().unwrap()) << 32)
     }
 
-    /// What a name leads to: its node, its generation, and the inode number that is shown.
+    /// The result of a lookup: node, generation, and inode number.
     fn identity(&self, parent: u64, name: &str) -> (u64, u64, u64) {
         let mut body = Answer::new();
         body.bytes(name.as_bytes()).zeros(1);
@@ -376,7 +375,7 @@ impl Kernel {
         (node, generation, entry.u64().unwrap())
     }
 
-    /// The inode number that a node shows when it is asked itself.
+    /// The inode number in a node's attributes.
     fn inode(&self, node: u64) -> u64 {
         let mut body = Answer::new();
         body.zeros(16);
@@ -386,7 +385,7 @@ impl Kernel {
         attributes.u64().unwrap()
     }
 
-    /// The inode numbers of a list, by name.
+    /// The inode numbers of a listing, by name.
     fn list(&self, node: u64) -> BTreeMap<String, u64> {
         let read = |code, before: usize| {
             let mut body = Answer::new();
@@ -427,7 +426,7 @@ impl Drop for Kernel {
 }
 
 #[test]
-fn a_snapshot_whose_name_is_given_to_another_while_it_is_entered_is_looked_for_again() {
+fn a_snapshot_renamed_while_it_is_entered_is_looked_up_again() {
     let bench = Bench::new();
     take_snapshot(&bench.administrator, "daily");
     let (administrator, tree) = (bench.administrator.clone(), bench.tree.clone());
@@ -452,7 +451,7 @@ fn a_snapshot_whose_name_is_given_to_another_while_it_is_entered_is_looked_for_a
 }
 
 #[test]
-fn asynchronous_direct_writes_are_not_agreed_on_and_the_kernel_drops_pages_of_all_direct_writes() {
+fn async_dio_is_not_negotiated_and_direct_writes_drop_pages() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     let flags = kernel.begin(u64::MAX);
@@ -461,7 +460,7 @@ fn asynchronous_direct_writes_are_not_agreed_on_and_the_kernel_drops_pages_of_al
 }
 
 #[test]
-fn only_the_way_into_a_snapshot_is_not_remembered() {
+fn only_names_of_snapshots_are_not_cached() {
     let bench = Bench::new();
     make_directory(&*bench.tree, "folder");
     take_snapshot(&bench.administrator, "daily");
@@ -485,7 +484,7 @@ fn is_durable(tree: &dyn Tree, node: u64) -> bool {
 }
 
 #[test]
-fn what_is_allocated_or_copied_through_a_synced_file_is_stored_before_it_is_answered() {
+fn fallocate_and_copy_of_an_o_sync_file_are_durable_when_answered() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     let source = kernel.create("source", libc::O_RDWR);
@@ -501,7 +500,7 @@ fn what_is_allocated_or_copied_through_a_synced_file_is_stored_before_it_is_answ
 }
 
 #[test]
-fn a_file_has_no_holes_while_a_program_may_store_into_it_unseen() {
+fn a_file_that_may_be_mapped_has_no_holes() {
     const SIZE: u64 = 1 << 20;
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
@@ -531,9 +530,10 @@ fn a_file_has_no_holes_while_a_program_may_store_into_it_unseen() {
     assert_eq!(kernel.seek(both, 0, libc::SEEK_HOLE), Ok(SIZE));
 }
 
-/// What has the same device and inode number is one file to programs, and one mount has one device.
+/// Programs take files with the same device and inode number for one file, and a mount has one
+/// device.
 #[test]
-fn files_of_snapshots_show_numbers_that_no_other_file_has() {
+fn files_in_snapshots_show_unique_inode_numbers() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     make_directory(&*bench.tree, "d");
@@ -581,7 +581,7 @@ fn files_of_snapshots_show_numbers_that_no_other_file_has() {
             assert_eq!(before, None, "{name} shows {number:x}");
         }
     }
-    // The same after a restart, whichever is entered first.
+    // The same after a restart, in another order of entering.
     let later = Kernel::of(bench.tree.clone());
     for (name, numbers) in both.iter().rev() {
         assert_eq!(numbers_of(&later, name), *numbers);
@@ -589,9 +589,9 @@ fn files_of_snapshots_show_numbers_that_no_other_file_has() {
 }
 
 /// Handles (of NFS, and of programs) have node and generation. Those of snapshots follow from their
-/// datasets, so they are the same in each session, whichever snapshot is entered first.
+/// datasets, so they are the same in each session, in any order of entering.
 #[test]
-fn a_handle_of_a_file_in_a_snapshot_never_leads_into_another_snapshot() {
+fn a_handle_of_a_file_in_a_snapshot_never_names_a_file_of_another_snapshot() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     let file = kernel.create("f", libc::O_RDWR);
@@ -611,9 +611,9 @@ fn a_handle_of_a_file_in_a_snapshot_never_leads_into_another_snapshot() {
     assert_eq!(enter(&kernel, "two"), two);
 }
 
-/// The kernel may still know nodes of a snapshot that was destroyed when another gets its number.
+/// The kernel may still know nodes of a destroyed snapshot when another gets its number.
 #[test]
-fn a_snapshot_with_the_number_of_one_that_was_destroyed_is_renumbered() {
+fn a_snapshot_with_the_dataset_number_of_a_destroyed_one_is_renumbered() {
     let bench = Bench::new();
     for name in ["one", "two"] {
         take_snapshot(&bench.administrator, name);
@@ -624,7 +624,7 @@ fn a_snapshot_with_the_number_of_one_that_was_destroyed_is_renumbered() {
     let number = ObjectId::new(77);
     let first = entered.add(number, one.clone()).unwrap();
     assert_eq!(first.which, Which::Snapshot(number));
-    // It was to be destroyed, and goes on.
+    // It was about to be destroyed, and goes on.
     one.files().set_ending(true);
     assert!(entered.find(first.which).is_none());
     one.files().set_ending(false);
@@ -641,7 +641,7 @@ fn a_snapshot_with_the_number_of_one_that_was_destroyed_is_renumbered() {
 }
 
 #[test]
-fn a_file_that_is_made_without_a_name_gets_one_by_a_link() {
+fn a_file_of_o_tmpfile_gets_a_name_by_a_link() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     let mut body = Answer::new();
@@ -665,7 +665,7 @@ fn a_file_that_is_made_without_a_name_gets_one_by_a_link() {
 }
 
 #[test]
-fn statx_tells_when_a_file_was_made() {
+fn statx_shows_the_birth_time() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     let (node, _) = kernel.create("f", libc::O_RDWR);
@@ -697,7 +697,7 @@ fn statx_tells_when_a_file_was_made() {
 }
 
 #[test]
-fn what_the_kernel_does_not_offer_is_not_taken() {
+fn capabilities_that_the_kernel_does_not_offer_are_not_negotiated() {
     let bench = Bench::new();
     let (extended, idmap) = (init_flags::INIT_EXT, init_flags::ALLOW_IDMAP);
     for (offered, expected) in [
@@ -710,9 +710,9 @@ fn what_the_kernel_does_not_offer_is_not_taken() {
     }
 }
 
-/// Of a kernel that has idmapped mounts nobody hears for whom it asks, but where something is made.
+/// A kernel with idmapped mounts names the caller only where something is created.
 #[test]
-fn names_that_root_alone_may_see_are_for_root_though_the_kernel_does_not_say_who_asks() {
+fn trusted_attributes_are_listed_only_for_root_on_idmapped_kernels() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     kernel.begin(u64::MAX);
@@ -738,7 +738,7 @@ fn names_that_root_alone_may_see_are_for_root_though_the_kernel_does_not_say_who
 }
 
 #[test]
-fn attributes_of_dos_are_shown_and_set_by_who_owns_the_file() {
+fn dos_attributes_are_shown_and_set_by_the_owner() {
     const GET: u32 = 0x8008_8301;
     const SET: u32 = 0x4008_8302;
     const HIDDEN: u64 = 0x2_0000_0000;
@@ -783,9 +783,9 @@ fn attributes_of_dos_are_shown_and_set_by_who_owns_the_file() {
     assert_eq!(control(others, SET, Some(HIDDEN)), expected);
 }
 
-/// `chown(-1, -1)` reaches us as a change of no attribute.
+/// `chown(-1, -1)` arrives as a `SETATTR` of no attribute.
 #[test]
-fn an_owner_that_is_set_to_nobody_else_takes_the_set_id_bits() {
+fn a_chown_to_the_same_owner_removes_set_id_bits() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     let own = rustix::process::geteuid().as_raw();
@@ -813,7 +813,7 @@ fn an_owner_that_is_set_to_nobody_else_takes_the_set_id_bits() {
 }
 
 #[test]
-fn a_program_is_told_the_generation_that_its_handles_have() {
+fn fs_ioc_getversion_shows_the_generation_of_handles() {
     const GET: u32 = 0x8008_7601;
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
@@ -831,8 +831,8 @@ fn a_program_is_told_the_generation_that_its_handles_have() {
     }
 }
 
-/// A program can be in a directory that is removed. No request says so; but the kernel says when it
-/// has forgotten the directory.
+/// A program can be in a directory that is removed. No request tells that; but the kernel tells
+/// when it has forgotten the directory.
 #[test]
 fn a_removed_directory_answers_until_the_kernel_forgets_it() {
     let bench = Bench::new();
@@ -846,7 +846,7 @@ fn a_removed_directory_answers_until_the_kernel_forgets_it() {
         body.zeros(16);
         let told = kernel.ask(opcode::GETATTR, node, &body)?;
         let mut told = Arguments::of(&told);
-        // Until the mode: times, size, blocks, inode.
+        // Up to the mode: times, size, blocks, inode.
         told.skip(16 + 6 * 8 + 3 * 4 + 4)?;
         told.u32()
     };
@@ -875,14 +875,14 @@ fn a_removed_directory_answers_until_the_kernel_forgets_it() {
     kernel.tell(opcode::FORGET, removed, &[1]);
     eventually(|| links_of(removed) == Err(Errno::STALE));
     assert_eq!(links_of(replaced), Ok(0));
-    // Others are among those that are forgotten together.
+    // The other nodes are forgotten in one batch.
     kernel.tell(opcode::BATCH_FORGET, 0, &[2, moved, 3, replaced, 1]);
     eventually(|| links_of(replaced) == Err(Errno::STALE));
     assert_eq!(links_of(moved), Ok(2));
     eventually(|| !has_unlinked());
 }
 
-/// Waits for what a message without an answer brings about.
+/// Waits for the effect of a message without a reply.
 fn eventually(is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {

@@ -1,25 +1,25 @@
-//! What other holders change of the mounted file system: the kernel is told.
+//! Notices to the kernel of what other holders change in the mounted file system.
 //!
 //! # Mechanism
-//! A session is a holder of its file system. When another one changes something, the kernel is
-//! sent a notice for the attributes and the pages of the file (`FUSE_NOTIFY_INVAL_INODE`), or for
-//! the name in the directory (`FUSE_NOTIFY_INVAL_ENTRY`), in the thread of that holder's
-//! operation. Notices wait for locks of the kernel, which it holds while requests of this mount
-//! are answered. That ends, since the thread serves no request of this mount: what it does itself
-//! it is not told of.
+//! A session is a holder of its file system. When another holder changes something, the kernel gets
+//! a notice for the attributes and the pages of the file (`FUSE_NOTIFY_INVAL_INODE`), or for the
+//! name in the directory (`FUSE_NOTIFY_INVAL_ENTRY`), in the thread of that holder's operation.
+//! Notices wait for locks of the kernel, which it holds while requests of this mount are answered.
+//! The wait ends, since that thread serves no request of this mount: a session gets no notices of
+//! its own changes.
 //!
-//! The kernel orders notices and what it is told otherwise: answers to `GETATTR` and `STATX` that
-//! are older than a notice are dropped, lookups and listings hold the lock of the directory that
-//! a notice waits for, reads hold the lock of their pages. It does not order attributes that come
-//! with a name, or after a change. So, while there are other holders, these may not be kept at
-//! all ([`Session::changed_cached_s`]), and the kernel asks for them once more.
+//! The kernel orders notices with most replies: replies to `GETATTR` and `STATX` that are older
+//! than a notice are dropped, lookups and listings hold the lock of the directory that a notice
+//! waits for, reads hold the lock of their pages. It does not order attributes that come with a
+//! name, or after a change. So, while there are other holders, these are not cached at all
+//! ([`Session::changed_cached_s`]), and the kernel asks for them once more.
 //!
 //! # Pages that programs have stored into
-//! The kernel does not say when a program stores into mapped memory. Before another holder reads
+//! The kernel does not tell when a program stores into mapped memory. Before another holder reads
 //! or changes a range of a file that is open for reading and writing, the kernel is made to write
-//! its pages of the range back, and to drop them. So the holder reads all that was stored before
-//! it asked. What a program stores while another holder writes the same page is not ordered with
-//! that: the kernel writes back whole pages, and the last writer of a page wins, as with NFS.
+//! its pages of the range back, and to drop them. So the holder reads all stores before its
+//! request. Stores while another holder writes the same page are not ordered with that write: the
+//! kernel writes back whole pages, and the last writer of a page wins, as with NFS.
 
 use super::{Place, Session};
 use crate::device::Device;
@@ -33,7 +33,7 @@ use tarn_engine::files::{
 };
 
 impl Session {
-    /// From now on the kernel is told of changes by this device, which is the only one of the mount.
+    /// From here on this device, the only one of the mount, gets notices of changes.
     pub(crate) fn begin_notices(&self, device: &Arc<Device>) {
         let is_first = self.device.set(Arc::downgrade(device)).is_ok();
         assert!(is_first, "a session is that of one mount");
@@ -43,12 +43,12 @@ impl Session {
         self.device.get()?.upgrade()
     }
 
-    /// Whether other holders change the file system that is mounted.
+    /// Whether other holders change the mounted file system.
     fn is_shared(&self, place: &Place) -> bool {
         place.which == Which::Dataset && place.files.is_held_by_others(self.holding.id())
     }
 
-    /// For how long the kernel may keep attributes that it is told after a change.
+    /// Seconds for which the kernel may cache attributes that it gets after a change.
     pub(crate) fn changed_cached_s(&self, file: &Place, attributes: &Attributes) -> u64 {
         match self.is_shared(file) {
             true => 0,
@@ -56,10 +56,10 @@ impl Session {
         }
     }
 
-    /// Contents of a file have changed up to `end`. The kernel goes on with the size that it knew
-    /// where it does not ask: for the place of an append, and for the end of what is mapped,
-    /// copied or spliced. So it is told of a file that may have grown. One that it takes for too
-    /// long it finds shorter when it reads; appends are placed here ([`Session::appends`]).
+    /// Contents of a file have changed up to `end`. For the position of an append, and for the end
+    /// of a mapping, copy or splice, the kernel uses the size that it has cached. So it is told the
+    /// new end of a file that may have grown. A file that has shrunk it finds shorter when it
+    /// reads; appends are positioned here ([`Session::appends`]).
     fn tell_end(&self, device: &Device, file: ObjectId, end: u64) {
         let files = self.tree.files();
         let operation = (self.tree).begin(self.who(0), OperationKind::Read, file, (0, 0));
@@ -77,14 +77,14 @@ impl Session {
         self.tree.finish(operation);
     }
 
-    /// Whether a write through a file that was opened with these flags goes to the end of the file,
-    /// though the kernel says where that is: another holder may have moved it.
+    /// Whether a write through a file that was opened with these flags is an append, whose position
+    /// from the kernel may be out of date: another holder may have moved the end.
     pub(crate) fn appends(&self, file: &Place, flags: u32) -> bool {
         flags & libc::O_APPEND.cast_unsigned() != 0 && self.is_shared(file)
     }
 
-    /// An append of the kernel's has ended elsewhere than it thinks: it is made to forget the
-    /// pages that it has put the bytes into. They are locked until the write is answered.
+    /// An append was written at another position than the kernel has: it drops the pages into which
+    /// it has put the bytes. They are locked until the write is answered.
     pub(crate) fn appended_elsewhere(&self, node: u64) {
         let Some(device) = self.device() else {
             return;
@@ -92,14 +92,14 @@ impl Session {
         let forget = move || {
             let _ = device.forget_range(node, 0, TO_END);
         };
-        // Without a thread, it finds out by the attributes.
+        // If no thread can be started, the kernel finds out by the attributes.
         let _ = std::thread::Builder::new()
             .name("fuse-forget".to_string())
             .spawn(forget);
     }
 
-    /// The kernel does not know this file. If it was a directory that lost its name through another
-    /// holder, the kernel will never say that it forgets it.
+    /// The kernel does not know this file. If it was a directory that another holder removed, the
+    /// kernel will never send `FORGET` for it.
     fn is_unknown(&self, file: ObjectId) {
         let files = self.tree.files();
         if files.has_removed_directories() {
@@ -108,7 +108,7 @@ impl Session {
                 ..self.who(0)
             };
             let operation = self.tree.begin(who, OperationKind::Close, file, (0, 0));
-            // What cannot be freed now is freed by the next mount.
+            // If it cannot be freed now, the next mount frees it.
             let _ = files.forgotten(file, &operation);
             self.tree.finish(operation);
         }

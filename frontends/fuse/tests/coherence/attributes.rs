@@ -9,7 +9,7 @@ use tarn_engine::files::{FileKind, SetAttributes, SetTime, Timestamp, XattrMode}
 
 const ACL: &str = "system.posix_acl_access";
 
-/// An access control list that says as much of owner, mask and others as these bits.
+/// An access control list that gives owner, mask and others these bits.
 fn acl_of(permissions: u32) -> Vec<u8> {
     let bits = |shift: u32| u8::try_from((permissions >> shift) & 7).unwrap();
     let none = u32::MAX;

@@ -77,18 +77,18 @@ impl Mounter for Listening {
     }
 }
 
-/// The engine, and what is mounted.
+/// The engine, and its mount.
 pub struct Bench {
     engine: Arc<Engine>,
-    /// What the mount serves.
+    /// The tree of the mount.
     pub tree: Arc<dyn Tree>,
-    /// Where it is mounted.
+    /// The folder of the mount.
     pub path: PathBuf,
     _folder: TempDir,
 }
 
 impl Bench {
-    /// None where nothing can be mounted.
+    /// None where mounting is not possible.
     pub fn new() -> Option<Bench> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("not seen: mounts need root and /dev/fuse");

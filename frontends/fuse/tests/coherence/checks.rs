@@ -1,4 +1,4 @@
-//! Looking at a file through both holders, and comparing.
+//! Compares a file through both holders with the model.
 
 use crate::world::{Fault, OpenFile, World, no};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tarn_engine::files::{FileKind, ObjectId, Timestamp};
 
-/// How long the kernel may write back pages or read ahead between two looks.
+/// How long the kernel may write back pages or read ahead between two checks.
 const UNSTEADY_MAX: Duration = Duration::from_millis(20);
 
-/// What `stat` shows by either way.
+/// The attributes that both ways must show.
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
     id: u64,
@@ -26,12 +26,13 @@ struct Shown {
 }
 
 impl World {
-    /// Looks at a file by all its names and open files, and directly.
+    /// Checks a file by all its names and open files, and directly.
     pub fn check_file(&mut self, id: u64) -> Result<(), Fault> {
         if !self.model.files.contains_key(&id) {
             return Ok(());
         }
-        // Through the mount first: the direct look has the kernel give up what it has of mapped files.
+        // Through the mount first: the direct check makes the kernel drop its pages of mapped
+        // files.
         if self.dirty.remove(&id) {
             self.check_direct(id)?;
         }
@@ -57,7 +58,7 @@ impl World {
         self.check_direct(id)
     }
 
-    /// A name that must not be there, by either way.
+    /// Checks that a name is missing, by either way.
     pub fn check_missing(&self, directory: u64, name: &str) -> Result<(), Fault> {
         let path = self.path(directory, name);
         match shown_at(&path) {
@@ -72,7 +73,7 @@ impl World {
         }
     }
 
-    /// The names of a directory, as both list them.
+    /// Checks the names of a directory, as both list them.
     pub fn check_listing(&self, directory: u64) -> Result<(), Fault> {
         let expected: Vec<String> = self.model.entries[&directory].keys().cloned().collect();
         let path = self.root.join(self.model.path_of(directory));
@@ -112,7 +113,7 @@ impl World {
     }
 
     fn check_contents_at(&mut self, id: u64, path: &Path) -> Result<(), Fault> {
-        // A process that closes any descriptor of a file gives its locks up.
+        // A process that closes any descriptor of a file loses its locks on it.
         self.locks.entry(id).or_default().drop_process();
         let file = &self.model.files[&id];
         match file.kind {
@@ -148,7 +149,7 @@ impl World {
         Ok(())
     }
 
-    /// Reads directly, which has the other holder write back, and compares with the model.
+    /// Reads directly, which makes the mount write back, and compares with the model.
     fn check_direct(&mut self, id: u64) -> Result<(), Fault> {
         let operation = self.operation(None);
         let file = &self.model.files[&id];
@@ -166,7 +167,7 @@ impl World {
     }
 
     /// Compares, and again where the kernel may have written back pages or read ahead between the
-    /// two looks. What is stale stays so.
+    /// two checks. Stale caches stay stale.
     fn compare_again(
         &self,
         id: u64,

@@ -1,4 +1,4 @@
-//! Operations on contents: by open files, mappings and past the cache, and directly.
+//! Operations on contents: by open files, mappings, `O_DIRECT`, and directly.
 
 use crate::checks::id_of;
 use crate::world::{Deed, Fault, OpenFile, SIZE_MAX, Side, World, failed, no, refused, said};
@@ -94,8 +94,8 @@ impl World {
         self.check_file(id)
     }
 
-    /// What a change that may take set-id bits has left of a file's permissions: they, and no others,
-    /// may have gone.
+    /// The permissions of a file after a change that may remove set-id bits: only these may have
+    /// gone.
     pub fn permissions_without_set_ids(&self, id: u64) -> Result<u32, Fault> {
         let found = self.files.attributes(id_of(id), &self.operation(None));
         let (found, before) = (
@@ -272,8 +272,8 @@ impl World {
         self.check_or_forget(id)
     }
 
-    /// A program stores into a file that it has mapped. Nobody is told; the direct holder reads it all
-    /// the same.
+    /// A program stores into a mapped file. No holder gets a notice; the direct holder reads the
+    /// bytes all the same.
     pub fn store(&mut self) -> Result<(), Fault> {
         let mapped: Vec<usize> = (self.open.iter().enumerate())
             .filter(|(_, open)| open.mapping.is_some())
@@ -285,7 +285,7 @@ impl World {
         }
         let at = mapped[self.chance.index(mapped.len())];
         let id = self.open[at].id;
-        // The kernel learns the size when it is asked for it.
+        // The kernel updates the size when it is asked for it.
         self.check_file(id)?;
         let size = self.model.files[&id].contents.len().min(SIZE_MAX);
         let offset = self.chance.index(size);

@@ -1,4 +1,5 @@
-//! Locks by programs on the mount and by owners of the direct holder, beside a table of them.
+//! Locks by programs on the mount and by owners of the direct holder, compared with a table of
+//! locks.
 
 use crate::checks::id_of;
 use crate::world::{Fault, Side, World, no};
@@ -7,13 +8,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tarn_engine::files::{FileKind, LockKind, LockOwner, LockRange, LockRequest, LockScope};
 
-/// The parts of a file that are locked as wholes, by their last bytes.
+/// The ranges that are locked, by their last bytes.
 const PARTS: [u64; 4] = [99, 199, 299, u64::MAX];
 
-/// How long after `close` the kernel may tell of it.
+/// How long a `flock` may outlast the close of its open file: the kernel sends `RELEASE` after
+/// close(2) has returned.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Whose a lock is.
+/// The owner of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// This process, which is one owner on the mount.
@@ -49,7 +51,7 @@ fn is_free(table: &BTreeMap<Owner, LockKind>, owner: Owner, kind: LockKind) -> b
 }
 
 impl World {
-    /// Locks, or unlocks, and compares whether that succeeds.
+    /// Locks, or unlocks, and compares the outcome.
     pub fn lock(&mut self, side: Side) -> Result<(), Fault> {
         let regular: Vec<u64> = (self.model.files.iter())
             .filter(|(_, file)| file.kind == FileKind::Regular)
@@ -133,7 +135,7 @@ impl World {
             match (was_granted, is_granted) {
                 (true, true) | (false, false) => return Ok(()),
                 (true, false) => return Err(no("a conflicting lock was given".to_string())),
-                // The kernel tells that an open file is closed when the program has gone on.
+                // The kernel sends `RELEASE` after close(2) has returned.
                 (false, true) if is_flock && began.elapsed() < CLOSE_LIMIT => {
                     std::thread::yield_now();
                 }

@@ -1,9 +1,9 @@
-//! What both holders must show.
+//! The model: what both holders must show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tarn_engine::files::FileKind;
 
-/// A file, by what can be seen of it.
+/// A file, by its visible state.
 #[derive(Debug, Clone)]
 pub struct ModelFile {
     pub kind: FileKind,
@@ -36,7 +36,7 @@ impl ModelFile {
     }
 }
 
-/// All files, by inode number, and what the directories have.
+/// All files, by inode number, and the contents of directories.
 #[derive(Debug, Default)]
 pub struct Model {
     pub files: BTreeMap<u64, ModelFile>,
@@ -60,7 +60,7 @@ impl Model {
         self.entries[&directory].get(name).copied()
     }
 
-    /// How many names a file has, as `stat` counts them.
+    /// The link count of a file.
     pub fn links(&self, id: u64) -> u64 {
         let file = &self.files[&id];
         if !file.is_directory() {
@@ -71,7 +71,7 @@ impl Model {
         2 + u64::try_from(directories.count()).unwrap()
     }
 
-    /// The path of a directory below the root, without a slash at its begin.
+    /// The path of a directory below the root, without a leading slash.
     pub fn path_of(&self, directory: u64) -> String {
         let mut path = String::new();
         let mut at = directory;
@@ -83,7 +83,7 @@ impl Model {
         path
     }
 
-    /// How deep a directory is.
+    /// The depth of a directory.
     pub fn depth(&self, directory: u64) -> usize {
         self.path_of(directory).matches('/').count()
     }
@@ -106,7 +106,7 @@ impl Model {
         names.insert((directory, name.to_string()));
     }
 
-    /// Takes a name away. The file stays as long as the caller wants.
+    /// Removes a name. The caller decides when the file goes.
     pub fn remove_name(&mut self, directory: u64, name: &str) -> u64 {
         let entries = self.entries.get_mut(&directory).unwrap();
         let id = entries.remove(name).expect("the name is there");
@@ -115,7 +115,7 @@ impl Model {
         id
     }
 
-    /// A file without a name, which nobody has open, has gone.
+    /// Removes a file without names that no program has open.
     pub fn forget(&mut self, id: u64) {
         self.files.remove(&id);
         self.entries.remove(&id);

@@ -1,4 +1,4 @@
-//! Random operations by two holders of one file system, beside a model.
+//! Random operations by two holders of one file system, and on a model.
 
 use crate::bench::Bench;
 use crate::checks::id_of;
@@ -22,7 +22,7 @@ use tarn_workload::twister::Twister;
 pub const SIZE_MAX: usize = 48 << 10;
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// What a step does.
+/// The operation of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
     Create,
@@ -82,7 +82,7 @@ impl Deed {
         (Deed::Lock, 12),
     ];
 
-    /// Those that the mount has to be told of.
+    /// Those of which the mount needs a notice.
     pub const TOLD: [Deed; 14] = [
         Deed::Create,
         Deed::Link,
@@ -101,14 +101,14 @@ impl Deed {
     ];
 }
 
-/// Which holder does it.
+/// The holder that does it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     Mount,
     Direct,
 }
 
-/// What was found to be wrong, and what led to it.
+/// A difference that was found, with the steps that led to it.
 #[derive(Debug)]
 pub struct Fault {
     why: String,
@@ -140,7 +140,7 @@ pub fn said(errno: rustix::io::Errno) -> Fault {
     no(format!("mount: {errno}"))
 }
 
-/// A file that a program has open, and maybe mapped.
+/// An open file, possibly mapped.
 pub struct OpenFile {
     pub id: u64,
     pub number: u64,
@@ -148,7 +148,7 @@ pub struct OpenFile {
     pub mapping: Option<Mapping>,
 }
 
-/// Another holder, which keeps nothing and so drops nothing.
+/// A holder without caches, which ignores notices.
 struct Quiet;
 
 impl Watcher for Quiet {
@@ -166,7 +166,7 @@ pub struct World {
     pub open: Vec<OpenFile>,
     pub locks: BTreeMap<u64, ModelLocks>,
     pub last_open: u64,
-    /// Files that a program has stored into, by mappings.
+    /// Files with stores through mappings.
     pub dirty: BTreeSet<u64>,
     canary: Option<Deed>,
     history: VecDeque<String>,
@@ -204,7 +204,7 @@ impl World {
         self.by_mount
     }
 
-    /// An operation of the direct holder; a canary is in the name of the mount, the holder before.
+    /// An operation of the direct holder; for a canary, one in the name of the mount.
     pub fn operation(&self, deed: Option<Deed>) -> Operation {
         let own = self.holding.id();
         let holder = match deed {
@@ -283,7 +283,7 @@ impl World {
         NAMES[self.chance.index(NAMES.len())].to_string()
     }
 
-    /// A name that leads to such a file.
+    /// A random name of such a file.
     pub fn any_entry(&mut self, is_it: impl Fn(&ModelFile) -> bool) -> Option<(u64, String, u64)> {
         self.any_entry_of(|model, id| is_it(&model.files[id]))
     }
@@ -304,7 +304,7 @@ impl World {
         self.any_entry(|file| file.kind == FileKind::Regular)
     }
 
-    /// A name that is free, in some directory.
+    /// A free name in some directory.
     pub fn free_name(&mut self) -> Option<(u64, String)> {
         let (directory, name) = (self.any_directory(), self.any_name());
         self.model
@@ -476,7 +476,7 @@ impl World {
 
     fn remove(&mut self, deed: Deed, side: Side) -> Result<(), Fault> {
         let is_directory = deed == Deed::RemoveDirectory;
-        // Of directories those that are empty.
+        // Only empty ones of directories.
         let is_it = |model: &Model, id: &u64| match is_directory {
             true => model.entries.get(id).is_some_and(BTreeMap::is_empty),
             false => !model.files[id].is_directory(),
@@ -507,7 +507,7 @@ impl World {
         self.check_or_forget(id)
     }
 
-    /// A file that may have lost its last name.
+    /// Checks a file, or removes it from the model where it has lost its last name.
     pub fn check_or_forget(&mut self, id: u64) -> Result<(), Fault> {
         let has_names = !self.model.files[&id].names.is_empty();
         if has_names || self.open.iter().any(|open| open.id == id) {

@@ -1,5 +1,5 @@
-//! NFSv4 lists on a mount (`acltype=nfsv4`): what they grant beyond the mode and deny within it,
-//! and the tools that set them.
+//! NFSv4 ACLs on a mount (`acltype=nfsv4`): rights beyond the mode, denials within it, and the
+//! tools that set them.
 
 use super::page_cache::set;
 use super::{Bench, as_a_user};
@@ -74,7 +74,7 @@ fn an_nfs4_list_decides_and_not_the_mode() {
     );
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o666);
     assert_eq!(open(), [DENIED, None]);
-    // The mode makes a list that says the same.
+    // A chmod makes an equivalent list.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(open(), [None, DENIED]);
     let access = |mask| as_a_user(|| rustix::fs::access(&file, mask).is_ok());
@@ -89,7 +89,7 @@ fn an_nfs4_list_decides_and_not_the_mode() {
 }
 
 #[test]
-fn a_name_that_the_kernel_knew_is_not_found_where_search_is_denied() {
+fn a_cached_name_is_not_found_where_search_is_denied() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[("acltype", "nfsv4")]);
     let (folder, file) = (path.join("folder"), path.join("folder/file"));
@@ -108,13 +108,13 @@ fn a_name_that_the_kernel_knew_is_not_found_where_search_is_denied() {
         assert_eq!(read(), None);
         assert_eq!(as_a_user(|| errno(fs::read_dir(&folder))), DENIED);
     }
-    // Groups are those of the process.
+    // The process's groups count.
     set_list(&folder, &[(DENY, 0x40, EXECUTE, "1000"), rest]);
     assert_eq!(read(), DENIED);
 }
 
 #[test]
-fn lists_let_make_remove_and_execute() {
+fn lists_allow_creating_removing_and_executing() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[("acltype", "nfsv4")]);
     let folder = path.join("folder");
@@ -154,7 +154,7 @@ fn lists_let_make_remove_and_execute() {
 }
 
 #[test]
-fn a_refused_name_does_not_take_the_mounts_below_it_away() {
+fn a_refused_name_keeps_the_mounts_below_it() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[("acltype", "nfsv4"), ("canmount", "on")]);
     let below = bench.create("tank/a/b", &[]);
@@ -220,7 +220,7 @@ fn lists_count_from_when_the_property_is_set_on_a_mount() {
     );
     let read = || as_a_user(|| errno(fs::read(&file)));
     assert_eq!(read(), DENIED);
-    // Mounted without the kernel's checks: the mode is checked all the same.
+    // A mount without the kernel's checks: the mode is checked all the same.
     set(&bench, "tank/a", "acltype", "off");
     assert_eq!(read(), None);
     let write = || as_a_user(|| errno(File::options().write(true).open(&file)));
@@ -228,14 +228,14 @@ fn lists_count_from_when_the_property_is_set_on_a_mount() {
     bench.unmount("tank/a", false).unwrap();
     bench.mount("tank/a");
     assert_eq!(read(), None);
-    // Mounted with them: what a list denies is denied.
+    // A mount with them: the list's denials hold.
     set(&bench, "tank/a", "acltype", "nfsv4");
     assert_eq!(read(), DENIED);
     let kept = fs::metadata(&file).unwrap().mode() & 0o777;
     assert_eq!(kept, 0o444);
 }
 
-/// What Debian's nfs4-acl-tools show and set.
+/// The output and effect of Debian's nfs4-acl-tools.
 #[test]
 fn nfs4_getfacl_and_nfs4_setfacl_work() {
     let Some(bench) = Bench::new() else { return };

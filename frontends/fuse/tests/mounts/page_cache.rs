@@ -1,5 +1,5 @@
-//! What the kernel keeps of a mount, beside what is stored: pages of mapped files, attributes,
-//! access control lists.
+//! The kernel's caches of a mount against stored data: pages of mapped files, attributes, access
+//! control lists.
 
 use super::*;
 use rustix::fs::{CWD, IFlags, StatVfsMountFlags, Timespec, Timestamps};
@@ -8,7 +8,7 @@ use tarn_workload::mapped::Mapping;
 
 const BYTES: usize = 64 << 10;
 
-/// A file that a program has mapped, and stored into; nothing of that has reached the file system.
+/// A mapped file with stores that have not reached the file system.
 struct Mapped {
     file: File,
     memory: Mapping,
@@ -35,7 +35,7 @@ fn is_kept(path: &Path) -> bool {
 }
 
 #[test]
-fn what_is_stored_in_mapped_files_is_written_before_their_mount_ends_by_force() {
+fn a_forced_unmount_writes_back_mapped_files() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let mapped = Mapped::new(&path.join("forced"));
@@ -43,7 +43,7 @@ fn what_is_stored_in_mapped_files_is_written_before_their_mount_ends_by_force() 
     drop(mapped);
     bench.mount("tank/a");
     assert!(is_kept(&path.join("forced")));
-    // In no folder any more, and still in use.
+    // Unmounted everywhere, and still in use.
     let mapped = Mapped::new(&path.join("undone"));
     rustix::mount::unmount(&path, UnmountFlags::DETACH).unwrap();
     bench.unmount("tank/a", true).unwrap();
@@ -53,7 +53,7 @@ fn what_is_stored_in_mapped_files_is_written_before_their_mount_ends_by_force() 
 }
 
 #[test]
-fn what_is_stored_in_mapped_files_is_written_before_pools_are_closed() {
+fn closing_pools_writes_back_mapped_files() {
     let Some(bench) = Bench::new() else { return };
     let names = ["tank/a", "tank/b", "tank/c"];
     let paths = names.map(|name| bench.create(name, &[]).join("file"));
@@ -75,7 +75,7 @@ fn what_is_stored_in_mapped_files_is_written_before_pools_are_closed() {
 }
 
 #[test]
-fn what_is_stored_in_mapped_files_is_written_before_they_are_read_only() {
+fn a_read_only_remount_writes_back_mapped_files() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let mapped = Mapped::new(&path.join("file"));
@@ -89,7 +89,7 @@ fn what_is_stored_in_mapped_files_is_written_before_they_are_read_only() {
 }
 
 #[test]
-fn a_forced_unmount_tells_what_of_mapped_files_cannot_be_written() {
+fn a_forced_unmount_reports_failed_write_back_of_mapped_files() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let mapped = Mapped::new(&path.join("file"));
@@ -150,7 +150,7 @@ fn list_for_a_user() -> Vec<u8> {
 }
 
 #[test]
-fn an_access_control_list_lets_in_as_long_as_the_file_system_has_lists() {
+fn access_control_lists_end_with_acltype_off() {
     let Some(bench) = Bench::new() else { return };
     bench.create("tank/a", &[("acltype", "posix")]);
     let path = bench.create("tank/a/b", &[]);
@@ -178,7 +178,7 @@ fn an_access_control_list_lets_in_as_long_as_the_file_system_has_lists() {
         assert_eq!(may_read(), [false; 3]);
         set(&bench, "tank/a", "acltype", "posix");
         assert_eq!(may_read(), [true; 3]);
-        // Times that are set let the kernel keep what it knows, list included.
+        // Setting times lets the kernel keep its caches, the list included.
         rustix::fs::utimensat(CWD, &file, &times, AtFlags::empty()).unwrap();
         inherit(&bench, "tank/a", "acltype");
         assert_eq!(may_read(), [false; 3]);
@@ -187,7 +187,7 @@ fn an_access_control_list_lets_in_as_long_as_the_file_system_has_lists() {
 }
 
 #[test]
-fn the_space_that_a_file_takes_is_right_as_soon_as_it_is_stored() {
+fn the_allocated_size_of_a_file_is_shown_when_it_is_stored() {
     const LENGTH: u64 = 1 << 20;
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[("compression", "off")]);
@@ -219,7 +219,7 @@ fn the_time_of_the_last_change_follows_flags() {
 }
 
 #[test]
-fn options_are_in_force_though_programs_keep_a_mount_from_being_read_only() {
+fn readonly_holds_though_open_files_prevent_a_read_only_mount() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let writer = File::create(path.join("file")).unwrap();
@@ -236,7 +236,7 @@ fn options_are_in_force_though_programs_keep_a_mount_from_being_read_only() {
 }
 
 #[test]
-fn what_is_renamed_and_stays_where_it_is_has_what_it_inherits_now() {
+fn a_renamed_file_system_that_stays_mounted_has_its_new_inherited_properties() {
     let Some(bench) = Bench::new() else { return };
     bench.create("tank/from", &[]);
     bench.create("tank/to", &[("readonly", "on")]);

@@ -1,11 +1,11 @@
-//! Locks as the kernel asks for them: requests that wait, are interrupted, and closes that unlock.
+//! Lock requests: waits, interruptions, and closes that unlock.
 
 use super::*;
 use crate::protocol::{LOCK_IS_FLOCK, OPEN_NO_FLUSH, RELEASE_UNLOCKS};
 
 const TO_END: u64 = i64::MAX.cast_unsigned();
 
-/// What is asked about a lock.
+/// The arguments of a lock request.
 fn lock(owner: u64, (first, last): (u64, u64), kind: i32, flags: u32) -> Answer {
     let mut body = Answer::new();
     body.u64(0).u64(owner).u64(first).u64(last);
@@ -33,7 +33,7 @@ impl Kernel {
         self.send(unique | 1, opcode::INTERRUPT, 0, &body);
     }
 
-    /// The next reply: whose it is, and the error.
+    /// The next reply: the request's number, and the error.
     fn receive(&self) -> (u64, i32) {
         let mut reply = [0; 256];
         loop {
@@ -52,7 +52,7 @@ impl Kernel {
 }
 
 #[test]
-fn a_lock_that_is_waited_for_is_answered_by_its_release_or_an_interruption() {
+fn a_waiting_lock_request_is_answered_by_a_release_or_an_interruption() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     let (node, _) = kernel.create("file", libc::O_RDWR);
@@ -68,7 +68,7 @@ fn a_lock_that_is_waited_for_is_answered_by_its_release_or_an_interruption() {
     assert_eq!((found.u64(), found.u64()), (Ok(10), Ok(19)));
     assert_eq!(found.u32(), Ok(exclusive.cast_unsigned()));
     assert_eq!(found.u32(), Ok(4242));
-    // It waits, and no thread with it.
+    // It waits without a thread.
     kernel.send(20, opcode::SETLKW, node, &lock(2, range, exclusive, 0));
     kernel.send(22, opcode::SETLKW, node, &lock(3, range, exclusive, 0));
     kernel.interrupt(22);
@@ -79,7 +79,7 @@ fn a_lock_that_is_waited_for_is_answered_by_its_release_or_an_interruption() {
     assert_eq!(replies, [(20, 0), (24, 0)]);
     let refused = kernel.set_lock(node, &lock(3, range, exclusive, 0));
     assert_eq!(refused, Err(Errno::AGAIN));
-    // What was interrupted before it was begun does not wait.
+    // A request that was interrupted before it began does not wait.
     kernel.interrupt(30);
     kernel.send(30, opcode::SETLKW, node, &lock(3, range, exclusive, 0));
     assert_eq!(kernel.receive(), (30, libc::EINTR));
@@ -90,7 +90,7 @@ fn a_lock_that_is_waited_for_is_answered_by_its_release_or_an_interruption() {
     kernel.send(40, opcode::SETLKW, node, &lock(3, range, exclusive, 0));
     let mut deadlock = Err(Errno::AGAIN);
     for unique in (50..250).step_by(2) {
-        // Until the other one has begun to wait, this one waits, and is interrupted.
+        // This one waits, and is interrupted, until the other one has begun to wait.
         kernel.send(
             unique,
             opcode::SETLKW,
@@ -107,7 +107,7 @@ fn a_lock_that_is_waited_for_is_answered_by_its_release_or_an_interruption() {
 }
 
 #[test]
-fn locks_go_with_a_descriptor_and_those_of_flock_with_the_open_file() {
+fn fcntl_locks_end_with_a_descriptor_and_flock_with_the_open_file() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     let (node, handle) = kernel.create("file", libc::O_RDWR);
@@ -133,7 +133,7 @@ fn locks_go_with_a_descriptor_and_those_of_flock_with_the_open_file() {
 }
 
 #[test]
-fn closing_a_file_that_is_open_for_one_direction_is_told_once_something_was_locked() {
+fn flush_is_sent_for_all_files_after_the_first_lock() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
     let (node, _) = kernel.create("file", libc::O_RDWR);
@@ -154,7 +154,7 @@ fn closing_a_file_that_is_open_for_one_direction_is_told_once_something_was_lock
     first = by_handle;
     kernel.set_lock(node, &first).unwrap();
     assert!(open(libc::O_WRONLY).1);
-    // It goes with the open file.
+    // It ends with the open file.
     let second = lock(2, (0, TO_END), libc::F_WRLCK, 0);
     assert_eq!(kernel.set_lock(node, &second), Err(Errno::AGAIN));
     kernel.close((node, handle));
