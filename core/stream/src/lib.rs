@@ -1,16 +1,18 @@
-//! Send and receive: a snapshot as a row of bytes, and bytes as a snapshot.
+//! Send and receive: snapshots to streams, and streams to snapshots.
 //!
 //! # Problem
-//! A backup sends only what changed, to another machine, another pool, another version of ZFS; what arrives must be the
-//! same snapshot, so that the next increment fits. The bytes in between may be cut, damaged or made up.
+//! An incremental send writes only what changed, to another machine, another pool, another version
+//! of ZFS; the received snapshot must be the same, so that the next increment fits. The stream may
+//! be cut, damaged or forged.
 //!
 //! # Mechanism
-//! Records and their layouts are `ondisk`'s. [`writing`] puts records into a stream, with the checksum that runs through all of it;
-//! [`reading`] takes them out again and checks it. [`send`] makes the records of a snapshot, [`mod@receive`] puts records into an
-//! object set, and a [`token`] says where a stream that was cut goes on.
+//! Records and their layouts are in `ondisk`. [`writing`] appends records to a stream, with the
+//! checksum that runs through all of it; [`reading`] decodes records and verifies it. [`send`]
+//! makes the records of a snapshot, [`mod@receive`] applies records to an object set, and a
+//! [`token`] names where a cut stream is to be resumed.
 //!
 //! # Knows nothing about
-//! Where the bytes come from and where they go, names of file systems and users, and what is in files.
+//! The descriptors of streams, names of file systems and users, and the contents of files.
 
 pub mod reading;
 pub mod receive;

@@ -1,4 +1,4 @@
-//! Records out of a stream.
+//! Reads the records of a stream.
 
 use crate::writing::sum_order;
 use std::io::Read;
@@ -12,38 +12,39 @@ use tarn_transform::checksum::Checksum as SumOf;
 use tarn_transform::checksum::fletcher::Fletcher4;
 use thiserror::Error;
 
-/// The longest description that is read: a name-value list of all snapshots. A guess: half a million snapshots.
+/// Longest package list that is read: a name-value list of all snapshots. A guess: half a million
+/// snapshots.
 const DESCRIPTION_BYTES_MAX: usize = 256 << 20;
 
-/// Why no record could be taken out of a stream.
+/// Why no record could be read from a stream.
 #[derive(Debug, Error)]
 pub enum StreamError {
-    /// There is nothing more to come.
+    /// The input has ended.
     #[error("incomplete stream")]
     Ended {
-        /// Where, in bytes from its start.
+        /// Position in bytes from the start of the stream.
         offset: u64,
     },
-    /// The bytes cannot be read.
+    /// The input cannot be read.
     #[error("the stream cannot be read at byte {offset}: {}", tarn_host::words_of(.cause))]
     Unreadable {
-        /// Where, in bytes from its start.
+        /// Position in bytes from the start of the stream.
         offset: u64,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// The bytes are no stream.
+    /// The input is no stream.
     #[error("invalid stream (bad magic number)")]
     NoStream(Corrupt),
-    /// A record cannot be.
+    /// A record is malformed.
     #[error("invalid stream: at byte {offset}, {what}")]
     Corrupt {
         /// Where the record begins, in bytes from the start of the stream.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         what: Corrupt,
     },
-    /// What came is not what was sent.
+    /// The bytes differ from those that were sent.
     #[error(
         "invalid stream (checksum mismatch): the record at byte {offset} is damaged, or one before it"
     )]
@@ -51,37 +52,38 @@ pub enum StreamError {
         /// Where the record begins, in bytes from the start of the stream.
         offset: u64,
     },
-    /// A record stands where it cannot.
+    /// A record is not allowed at its place.
     #[error("invalid stream: at byte {offset}, {why}")]
     OutOfPlace {
         /// Where the record begins, in bytes from the start of the stream.
         offset: u64,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
 }
 
-/// A record with what followed it.
+/// A record with its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
     /// The record.
     pub record: Record,
-    /// What followed it: so that it can become a block as it is.
+    /// The payload, in a buffer that can become a block.
     pub payload: Buffer,
     /// Where the record begins, in bytes from the start of the input.
     pub offset: u64,
 }
 
-/// The receiver's end. A record is handed out when the checksum of the next one, which covers what follows the record, was found right.
+/// The receiving end of a stream. A record is returned after the checksum of the next one, which
+/// covers the record's payload, was verified.
 #[derive(Debug)]
 pub struct StreamReader<R> {
     input: R,
     order: ByteOrder,
     sum: Fletcher4,
     offset: u64,
-    /// Where the first record of the stream ended.
+    /// Position after the first record of the stream.
     begun_at: u64,
-    /// The next record, checked, whose payload is still to be read.
+    /// The next record, verified, whose payload is still to be read.
     ahead: Option<(Record, u64)>,
 }
 
@@ -98,33 +100,33 @@ impl<R: Read> StreamReader<R> {
         }
     }
 
-    /// The byte order of the numbers.
+    /// The byte order of the stream.
     pub fn order(&self) -> ByteOrder {
         self.order
     }
 
-    /// How many bytes were read.
+    /// Number of bytes read.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many bytes of this stream were read, without its first record but with what that describes: what OpenZFS says that
-    /// it has received.
+    /// Bytes read of this stream, without its first record but with that record's payload: the
+    /// count that OpenZFS shows as received.
     #[doc(alias = "read_bytes")]
     pub fn received_bytes(&self) -> u64 {
         self.offset - self.begun_at
     }
 
-    /// Where the bytes come from.
+    /// The input.
     pub fn into_inner(self) -> R {
         self.input
     }
 
-    /// The first record and the description that follows it; none where there is nothing more, or a compound ends. Several
-    /// streams may follow each other in one input; each is begun like this.
+    /// The first record and its payload; none at the end of the input, or of a package. Several
+    /// streams may follow each other in one input; each begins with this call.
     ///
     /// # Errors
-    /// When it is no stream, is damaged, or cannot be read.
+    /// The input is no stream, is damaged, or cannot be read.
     #[allow(
         clippy::type_complexity,
         reason = "a record and its payload, or nothing"
@@ -139,7 +141,8 @@ impl<R: Read> StreamReader<R> {
             _ => return Err(self.ended()),
         }
         self.begun_at = self.offset;
-        // What ends a compound has no magic number: it is zeros but for its type, and perhaps its checksum.
+        // The end of a package has no magic number: all is zero but its type, and perhaps its
+        // checksum.
         let is_closing = bytes[4..CHECKSUM_OFFSET].iter().all(|&byte| byte == 0);
         if !is_closing {
             self.order = order_of(&bytes).map_err(StreamError::NoStream)?;
@@ -163,7 +166,7 @@ impl<R: Read> StreamReader<R> {
     /// The next record after the first.
     ///
     /// # Errors
-    /// When there is none, it is damaged, or it cannot be read.
+    /// There is no record, it is damaged, or it cannot be read.
     ///
     /// # Panics
     /// After the last record of a stream, and before the first.
@@ -179,7 +182,7 @@ impl<R: Read> StreamReader<R> {
         self.complete(record, at)
     }
 
-    /// Reads what follows a record, and the record after that, which proves it.
+    /// Reads a record's payload, and the next record, whose checksum covers it.
     fn complete(&mut self, record: Record, offset: u64) -> Result<Received, StreamError> {
         let count = match &record {
             Record::Begin {
@@ -215,7 +218,7 @@ impl<R: Read> StreamReader<R> {
         })
     }
 
-    /// Takes a record apart and checks its checksum.
+    /// Decodes a record and verifies its checksum.
     fn check(&mut self, bytes: &[u8; RECORD_BYTES], offset: u64) -> Result<Record, StreamError> {
         let order = sum_order(self.order);
         let before = self.sum.finish();
@@ -230,7 +233,7 @@ impl<R: Read> StreamReader<R> {
                 ..
             })
         );
-        // Very old senders wrote zeros, as does the end of a compound.
+        // Very old senders wrote zeros, as does the end of a package.
         let agrees = |stored: Checksum, sum: SumOf| stored == Checksum::ZERO || stored.0 == sum.0;
         let stored = Checksum::from_bytes(&bytes[CHECKSUM_OFFSET..], self.order)
             .map_err(|what| StreamError::Corrupt { offset, what })?;
@@ -254,7 +257,7 @@ impl<R: Read> StreamReader<R> {
         }
     }
 
-    /// Reads what follows a record: memory is taken as bytes come, so that a lie about their number costs nothing.
+    /// Reads a payload. Memory is allocated as bytes come, so that a false length costs nothing.
     fn payload(&mut self, count: usize) -> Result<Buffer, StreamError> {
         const PIECE_BYTES: usize = 1 << 20;
         let mut payload = match count {
@@ -275,7 +278,7 @@ impl<R: Read> StreamReader<R> {
         Ok(payload)
     }
 
-    /// Reads as many bytes as there are, up to the buffer's end.
+    /// Fills the buffer as far as the input goes.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, StreamError> {
         let mut done = 0;
         while done < bytes.len() {

@@ -1,22 +1,22 @@
-//! Records into an object set.
+//! Receive: applies the records of a stream to an object set.
 //!
 //! # Mechanism
 //! Each record is one change, in a transaction of its own. Records come ordered by object, and in
-//! an object by offset, so "up to here" is one number of each, and is noted with every transaction
-//! ([`ReceiveClaim::note`]): a stream that is cut goes on from what was stored. A record that comes
-//! twice changes nothing the second time.
+//! an object by offset, so the position of the receive is one object number and one offset, which
+//! every transaction notes ([`ReceiveClaim::note`]): a cut stream is resumed from the stored
+//! position. A record that comes twice changes nothing the second time.
 //!
-//! An object of the stream may be there already: unchanged, changed, or as another that had its
-//! number. If it can be what the stream says with its dnode as large as it is, its contents are
-//! replaced where they are. Otherwise it is freed, and made again when that is stored, for only
-//! then can its number be given out.
+//! An object of the stream may exist already: unchanged, changed, or as another object with its
+//! number. If its dnode has room for what the stream says, its contents are replaced in place.
+//! Otherwise it is freed, and created again when that is stored, since only then its number can be
+//! allocated.
 //!
 //! # Invariants
-//! - What a record says is checked before anything is changed for it.
-//! - No transaction is held while bytes are waited for.
+//! - A record is checked before anything is changed for it.
+//! - No transaction is open while the stream waits for bytes.
 //!
 //! # Knows nothing about
-//! What becomes of the object set afterwards.
+//! What happens to the object set afterwards.
 
 mod sealed;
 
@@ -51,67 +51,67 @@ use tarn_probe::Operation;
 use tarn_transform::compress::{CompressionAlgorithm, decompress};
 use thiserror::Error;
 
-/// Blocks up to this size need no feature.
+/// Largest block size that needs no feature.
 #[doc(alias = "SPA_OLD_MAXBLOCKSIZE")]
 const OLD_BLOCK_BYTES_MAX: u64 = 128 << 10;
 
-/// About what is written beside the contents of a record: its object's dnode.
+/// Estimate of the bytes written beside a record's contents: its object's dnode.
 const OVERHEAD_BYTES: u64 = 16 << 10;
 
-/// The largest block.
+/// Largest block size.
 #[doc(alias = "SPA_MAXBLOCKSIZE")]
 const BLOCK_BYTES_MAX: u64 = 16 << 20;
 
-/// How much of an object is freed in one transaction. A guess: some thousand blocks of pointers.
+/// Bytes of an object freed in one transaction. A guess: some thousand indirect blocks.
 const FREE_STEP_BYTES: u64 = 64 << 30;
 
-/// Why a stream did not go in.
+/// Why a stream was not received.
 #[derive(Debug, Error)]
 pub enum ReceiveError {
     /// The stream ends too soon, is damaged, or cannot be read.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// A record says what cannot be.
+    /// A record contradicts the format or the object set.
     #[error("invalid stream: the record at byte {offset} (object {object}): {why}")]
     Record {
-        /// Where it begins, in bytes from the start of the stream.
+        /// Position of the record, in bytes from the start of the stream.
         offset: u64,
-        /// The object that it is about.
+        /// The object of the record.
         object: u64,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
-    /// There is no room.
+    /// The dataset has no room.
     #[error(transparent)]
     Room(#[from] AdmitRefusal),
-    /// The pool stores nothing now.
+    /// The pool is suspended or closed.
     #[error(transparent)]
     Stopped(#[from] AssignError),
-    /// What is there already cannot be read.
+    /// An existing object cannot be read.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }
 
-/// Where a stream goes.
+/// The target of a stream.
 pub struct Destination<'a> {
     /// The pool.
     pub pool: &'a Pool,
     /// The object set.
     pub set: Arc<ObjectSet>,
-    /// Leave to receive into it.
+    /// The permission to receive into it.
     pub claim: &'a ReceiveClaim,
-    /// Whether it is noted how far the stream has come.
+    /// Whether the position is noted, so that the receive can be resumed.
     pub is_resumable: bool,
-    /// How many bytes came before, in streams that were cut.
+    /// Bytes of earlier, cut streams.
     pub bytes_before: u64,
-    /// The key that came with the stream, when it is raw.
+    /// The key that a raw stream brings.
     pub key: Option<&'a KeyFacts>,
 }
 
-/// Takes a stream in, whose first record was read, up to its end.
+/// Receives a stream, whose first record was read, to its end.
 ///
 /// # Errors
-/// Why it went no further. What came before that has happened.
+/// Why it ended early. The records before that are applied.
 #[doc(alias = "dmu_recv_stream")]
 pub fn receive<R: Read>(
     reader: &mut StreamReader<R>,
@@ -144,26 +144,26 @@ pub fn receive<R: Read>(
     }
 }
 
-/// Takes records, one after the other.
+/// Applies records, one after the other.
 struct Taker<'a> {
     destination: Destination<'a>,
     facts: &'a StreamFacts,
-    /// Whether objects and spill blocks say what there is of spill blocks.
+    /// Whether objects and spill blocks name all spill blocks (`DRR_FLAG_SPILL_BLOCK` streams).
     tells_spill: bool,
     order: ByteOrder,
-    /// The last contents: object and offset.
+    /// Position of the last contents: object and offset.
     last: (u64, u64),
     highest: u64,
-    /// The object that records are about.
+    /// The object of the current records.
     current: Option<Arc<Object>>,
-    /// The block of dnodes that objects come from, in raw streams.
+    /// The block of dnodes of the current objects, in raw streams.
     range: Option<ObjectRange>,
-    /// Where the record under way begins.
+    /// Position of the current record.
     record_offset: u64,
     operation: &'a Operation,
 }
 
-/// A record under way, for errors.
+/// The current record, for errors.
 #[derive(Clone, Copy)]
 struct At {
     offset: u64,
@@ -232,7 +232,7 @@ impl Taker<'_> {
         }
     }
 
-    /// Everything came. A full stream leaves nothing above its highest object.
+    /// Ends the receive. A full stream frees all objects above its highest.
     fn finish(mut self) -> Result<(), ReceiveError> {
         if self.facts.from_guid == 0 {
             let rest = FreeObjects {
@@ -245,8 +245,8 @@ impl Taker<'_> {
         self.seal()
     }
 
-    /// The stream has come here. There is always a transaction to note it with: the record's own is
-    /// over, and what it changed is in the same group or in one before.
+    /// Notes the position of the stream, in a transaction of its own: the record's transaction is
+    /// over, and its change is in the same txg or an earlier one.
     fn come_to(&mut self, object: u64, offset: u64, bytes: u64) -> Result<(), ReceiveError> {
         self.highest = self.highest.max(object);
         if !self.destination.is_resumable {
@@ -268,7 +268,7 @@ impl Taker<'_> {
         Ok(txgs.assign(&estimate, self.operation)?)
     }
 
-    /// Begins to write a block of so many bytes, if there is room for it.
+    /// Opens a transaction to write a block of this size, if there is room.
     fn begin_writing(&self, bytes: u64) -> Result<OpenTx, ReceiveError> {
         let namespace = self.destination.pool.namespace();
         let set = &self.destination.set;
@@ -283,7 +283,7 @@ impl Taker<'_> {
         Ok(tx)
     }
 
-    /// Waits until what was changed so far is stored.
+    /// Waits until all changes so far are stored.
     fn wait_stored(&self) -> Result<(), ReceiveError> {
         let txgs = self.destination.pool.txgs();
         let open = txgs.open_txg();
@@ -291,7 +291,7 @@ impl Taker<'_> {
         Ok(txgs.wait_stored(open, self.operation)?)
     }
 
-    /// The object that a record is about, which came before.
+    /// The object of a record, which an object record must have named.
     fn current(&mut self, at: At) -> Result<Arc<Object>, ReceiveError> {
         let known = self.current.as_ref();
         if let Some(object) = known.filter(|object| object.id().get() == at.object) {
@@ -344,8 +344,8 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// Has an object that is there be what the stream says, as far as its block size goes. False
-    /// when it was freed instead, to be made again.
+    /// Gives an existing object the stream's block size, if possible. False when it was freed
+    /// instead, to be created again.
     #[doc(alias = "receive_handle_existing_object")]
     fn adapt(
         &self,
@@ -364,8 +364,8 @@ impl Taker<'_> {
         if info.block_size.get() == wanted.block_size {
             return Ok(true);
         }
-        // A file that was sent in small blocks before keeps them, and what it has. Another file
-        // that has its number now does not.
+        // A file that was sent in small blocks before keeps them and its contents. Another file
+        // with its number does not.
         let is_file = |object_type| object_type == ObjectType::PlainFile;
         let has_several = info.max_block.get() > 0;
         let may_be_the_same = self.facts.from_guid != 0
@@ -390,9 +390,9 @@ impl Taker<'_> {
         Ok(true)
     }
 
-    /// Makes an object. Its number, or those that its dnode takes beside, may belong to objects
-    /// that are freed and not stored yet, or that the stream no longer has. Raw streams say how its
-    /// tree is made; others leave that to us, with zeros.
+    /// Creates an object. Its number, or the slots of its dnode, may belong to objects that are
+    /// freed and not stored yet, or that the stream no longer has. Raw streams give the shape of
+    /// the tree; in others these fields are zero, and it is chosen here.
     fn make(
         &self,
         at: At,
@@ -459,7 +459,7 @@ impl Taker<'_> {
         self.free_contents(&object, record.offset, record.length)
     }
 
-    /// Frees a range of an object, from its end on, in as many groups as it takes.
+    /// Frees a range of an object from its end on, in as many txgs as it takes.
     #[doc(alias = "dmu_free_long_range")]
     fn free_contents(
         &self,
@@ -525,9 +525,9 @@ impl Taker<'_> {
         self.put(&object, record.offset, contents)
     }
 
-    /// What the sender has compressed is stored as it came, if it is a block here, too, and the
-    /// stream says that it has such contents: compressing them on the way (`zstream recompress`)
-    /// does not. That it can be decompressed is seen before.
+    /// A payload that the sender compressed is stored as it came, if it can be a block here and the
+    /// stream has the feature of its compression: after `zstream recompress` it may not have.
+    /// Before that it is decompressed as a test.
     fn write_compressed(
         &self,
         at: At,
@@ -566,7 +566,7 @@ impl Taker<'_> {
         record: &WriteEmbedded,
         payload: &[u8],
     ) -> Result<(), ReceiveError> {
-        // OpenZFS sends an embedded spill block like any other block, at the offset that its
+        // OpenZFS sends an embedded spill block as an ordinary block, at the offset that its block
         // number gives.
         let is_spill = record.offset == SPILL_BLOCK.wrapping_mul(record.length);
         if !is_spill {
@@ -591,7 +591,7 @@ impl Taker<'_> {
         }
     }
 
-    /// Refuses contents in a form of which the stream did not say that it has some.
+    /// Refuses a compression for which the stream lacks the feature.
     fn check_compression(&self, at: At, compression: Compression) -> Result<(), ReceiveError> {
         let needs = match compression {
             Compression::Lz4 => Some(StreamFeatures::LZ4),
@@ -606,7 +606,7 @@ impl Taker<'_> {
         }
     }
 
-    /// What was compressed, plain.
+    /// Decompresses a payload.
     fn expand(
         &self,
         at: At,
@@ -622,8 +622,8 @@ impl Taker<'_> {
         Ok(contents)
     }
 
-    /// Puts contents where they belong. Those of files and volumes are let pass: more come than a
-    /// cache has room for, and they are rarely read soon.
+    /// Writes contents. Those of files and volumes bypass the cache: they would fill it, and are
+    /// rarely read soon.
     fn put(&self, object: &Arc<Object>, offset: u64, contents: Buffer) -> Result<(), ReceiveError> {
         let length = contents.len();
         let _prepared = object.prepare_write(offset, widen(length), self.operation)?;
@@ -661,7 +661,7 @@ impl Taker<'_> {
     }
 }
 
-/// What an object shall be, checked.
+/// The properties of a new object, checked.
 struct Wanted {
     id: ObjectId,
     object_type: ObjectType,
@@ -725,7 +725,7 @@ impl Wanted {
         })
     }
 
-    /// Whether an object has room for the bonus as it is.
+    /// Whether an object's dnode has room for the bonus.
     fn fits(&self, object: &Object) -> bool {
         let info = object.info();
         let spill_bytes = 128;
@@ -754,14 +754,14 @@ fn check_id(at: At) -> Result<ObjectId, ReceiveError> {
     }
 }
 
-/// The type with this stored code, which must be one that we know how to keep.
+/// The type with this stored code, if this version can store it.
 fn object_type(at: At, code: u32) -> Result<ObjectType, ReceiveError> {
     let known = u8::try_from(code).ok().map(ObjectType::from_code);
     let known = known.filter(|known| *known != ObjectType::None && known.layout().is_some());
     known.ok_or_else(|| at.refuse(format!("an object type {code}, which nobody knows")))
 }
 
-/// Turns contents of the other byte order around.
+/// Swaps contents of the other byte order.
 #[doc(alias = "dmu_ot_byteswap")]
 fn turn(
     at: At,
@@ -790,10 +790,10 @@ fn turn(
     Ok(())
 }
 
-/// Which file it is of those that had its number, as far as the bonus tells.
+/// The generation of a file, from its bonus: it tells a file from others that had its number.
 #[doc(alias = "receive_object_is_same_generation")]
 fn generation(bonus_type: ObjectType, bonus: &[u8]) -> Option<u64> {
-    /// In the values of a file: after its mode and size.
+    /// Position in a file's system attributes: after mode and size.
     const IN_ATTRIBUTES: usize = 16;
     const IN_ZNODE: usize = 64;
     let at = match bonus_type {

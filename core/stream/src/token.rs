@@ -1,4 +1,5 @@
-//! Resume tokens: where a stream broke off, as text that people carry from the receiver to the sender.
+//! Resume tokens: where a stream was cut, as text for users to copy from the receiver to the
+//! sender.
 //!
 //! # Mechanism
 //! ```text
@@ -10,7 +11,8 @@
 //!   version
 //! ```
 //!
-//! The list has the stream's features (`compressok`, …) and where to go on (`object`, `offset`, `bytes`), and names the snapshots (`toguid`, `toname`, `fromguid`).
+//! The list has the stream's features (`compressok`, …) and the position to resume at (`object`,
+//! `offset`, `bytes`), and names the snapshots (`toguid`, `toname`, `fromguid`).
 
 use tarn_ondisk::nvlist::{Encoding, NvList};
 use tarn_transform::checksum::ByteOrder;
@@ -21,31 +23,32 @@ use tarn_transform::compress::{CompressionAlgorithm, compress, decompress};
 #[doc(alias = "ZFS_SEND_RESUME_TOKEN_VERSION")]
 const VERSION: u64 = 1;
 
-/// The longest list that is unpacked. Real ones have a few hundred bytes, and names of redaction snapshots.
+/// Longest list that is decompressed. Real ones have a few hundred bytes, and names of redaction
+/// snapshots.
 const LIST_BYTES_MAX: u64 = 1 << 20;
 
-/// The code of zlib's usual level among stored compressions.
+/// The stored code of zlib's usual level.
 const GZIP_6: u8 = 10;
 
-/// What is wrong with a token, in OpenZFS's words.
+/// Why a token is bad, in OpenZFS's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
-    /// It does not look like one.
+    /// It does not have the form of a token.
     #[error("resume token is corrupt (invalid format)")]
     Format,
     /// It is of another version.
     #[error("resume token is corrupt (invalid version {0})")]
     Version(u64),
-    /// What should be hexadecimal is not.
+    /// It has a digit that is not hexadecimal.
     #[error("resume token is corrupt (payload is not hex-encoded)")]
     NotHexadecimal,
-    /// A letter of it is wrong.
+    /// Its checksum is wrong.
     #[error("resume token is corrupt (incorrect checksum)")]
     Checksum,
-    /// It cannot be unpacked.
+    /// Its contents cannot be decompressed.
     #[error("resume token is corrupt (decompression failed)")]
     Compression,
-    /// What was packed is no list.
+    /// Its contents are no list.
     #[error("resume token is corrupt (nvlist_unpack failed)")]
     List,
 }
@@ -53,7 +56,7 @@ pub enum BadToken {
 /// The list in a token.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why the token is bad.
 #[doc(alias = "zfs_send_resume_token_to_nvlist")]
 pub fn decode(token: &str) -> Result<NvList, BadToken> {
     let mut parts = token.splitn(4, '-');
@@ -104,7 +107,7 @@ fn unhex(text: &str) -> Result<Vec<u8>, BadToken> {
         .ok_or(BadToken::NotHexadecimal)
 }
 
-/// The sum of whole words: bytes behind the last do not count.
+/// The checksum of whole words: bytes after the last whole word do not count.
 fn sum_of(bytes: &[u8]) -> u64 {
     let whole = bytes.len() / 4 * 4;
     let mut sum = Fletcher4::new();

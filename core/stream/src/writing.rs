@@ -1,4 +1,4 @@
-//! Records into a stream.
+//! Writes the records of a stream.
 
 use std::io::Write;
 use tarn_ondisk::checksum::Checksum;
@@ -7,7 +7,7 @@ use tarn_ondisk::stream::{CHECKSUM_OFFSET, End, Record};
 use tarn_transform::checksum::ByteOrder as SumOrder;
 use tarn_transform::checksum::fletcher::Fletcher4;
 
-/// The sender's end of a stream.
+/// The sending end of a stream.
 #[derive(Debug)]
 pub struct StreamWriter<W> {
     out: W,
@@ -25,13 +25,13 @@ impl<W: Write> StreamWriter<W> {
         }
     }
 
-    /// Writes a record and what follows it.
+    /// Writes a record and its payload.
     ///
     /// # Errors
-    /// When the bytes go nowhere any more.
+    /// The output fails.
     ///
     /// # Panics
-    /// When the payload is not as long as the record says.
+    /// The length of the payload differs from the record's.
     pub fn write(&mut self, record: &Record, payload: &[u8]) -> std::io::Result<()> {
         let wanted = record.payload_bytes();
         assert_eq!(wanted, Ok(payload.len()), "a record says what follows it");
@@ -50,10 +50,10 @@ impl<W: Write> StreamWriter<W> {
         Ok(())
     }
 
-    /// Writes the last record, and gives back where the bytes go.
+    /// Writes the last record, and returns the output.
     ///
     /// # Errors
-    /// When they go nowhere any more.
+    /// The output fails.
     pub fn finish(mut self, to_guid: u64) -> std::io::Result<W> {
         let checksum = Checksum(self.sum.finish().0);
         self.write(&Record::End(End { checksum, to_guid }), &[])?;
@@ -61,7 +61,7 @@ impl<W: Write> StreamWriter<W> {
         Ok(self.out)
     }
 
-    /// How many bytes were written.
+    /// Number of written bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,10 +1,12 @@
-//! Records of raw streams: contents that are encrypted, and go in as they are.
+//! Records of raw streams: encrypted contents are stored as they come.
 //!
 //! # Mechanism
-//! As for others, but that what the owner of the key will check one day must come out the same: the shape of every tree, every dnode, and how each block is
-//! sealed ([`tarn_object::SealedBlock`]). Objects come in blocks of dnodes, whose sealing comes before them.
+//! As for other streams, except that everything under the owner's MAC must come out unchanged: the
+//! shape of every tree, every dnode, and the sealing of each block ([`tarn_object::SealedBlock`]).
+//! Objects come in blocks of dnodes, whose sealing precedes them.
 //!
-//! An object that is there keeps its place if it can have the shape that the stream says. Otherwise it is freed, and made again.
+//! An existing object stays if it can have the shape in the stream. Otherwise it is freed, and
+//! created again.
 
 use super::{At, OLD_BLOCK_BYTES_MAX, ReceiveError, Taker, Wanted, object_type};
 use std::sync::Arc;
@@ -28,11 +30,12 @@ use tarn_transform::compress::CompressionAlgorithm;
 /// The size of a pointer.
 const POINTER_BYTES: usize = 1 << POINTER_SHIFT;
 
-/// How much bonus there is room for in the smallest dnode with one pointer. From that the number of pointers follows, in dnodes of every size.
+/// Bytes of bonus in the smallest dnode with one pointer. They decide the number of pointers in
+/// dnodes of every size.
 #[doc(alias = "DN_OLD_MAX_BONUSLEN")]
 const OLD_BONUS_BYTES_MAX: usize = SLOT_BYTES - CORE_BYTES - POINTER_BYTES;
 
-/// What a raw stream says of an object beside what others do.
+/// The fields of an object record that only raw streams have.
 struct Told {
     levels: u8,
     indirect_shift: u8,
@@ -97,7 +100,7 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// In which order encrypted contents are: the stream's, unless their record says the other.
+    /// The byte order of encrypted contents: the stream's, unless their record has the other.
     fn order_of(&self, flags: u8) -> ByteOrder {
         let is_other = flags & record_flags::OTHER_BYTE_ORDER != 0;
         match (self.order, is_other) {
@@ -163,7 +166,8 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// Has an object that is there lose what the stream does not have of it. False when it was freed, to be made again.
+    /// Frees the parts of an existing object that the stream does not have. False when all of it
+    /// was freed, to be created again.
     #[doc(alias = "receive_handle_existing_object")]
     fn reshape(
         &self,
@@ -269,7 +273,7 @@ impl Taker<'_> {
         })
     }
 
-    /// What is stored of a block.
+    /// The stored form of a block.
     fn sealed_block(
         &self,
         at: At,
@@ -297,7 +301,7 @@ impl Taker<'_> {
         self.check_compression(at, compression)?;
         let unknown = |_| at.refuse(format!("contents compressed with {compression}"));
         let algorithm = CompressionAlgorithm::from_code(compression.code()).map_err(unknown)?;
-        // What is not encrypted has a code only.
+        // Unencrypted contents have a MAC only.
         let sealing = match of_type.is_encrypted() {
             true => sealing,
             false => Sealing::of_code(sealing.message_authentication_code.0),
@@ -313,7 +317,8 @@ impl Taker<'_> {
         })
     }
 
-    /// The object set as a whole gets what its owner will check. Before, everything that changes dnodes is stored.
+    /// Sets the object set's MACs, which the owner of the key will verify. All changes of dnodes
+    /// are stored before.
     pub(super) fn seal(&self) -> Result<(), ReceiveError> {
         let Some(key) = self.destination.key else {
             return Ok(());
@@ -326,7 +331,7 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// Whether the object set is what the key in the stream is for.
+    /// Checks that the stream's key belongs to the object set.
     pub(super) fn check_set(&self) -> Result<(), ReceiveError> {
         let is_fit = match self.destination.key {
             Some(key) => key.fits(&self.destination.set),

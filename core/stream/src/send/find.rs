@@ -1,12 +1,12 @@
-//! What of an object set is sent, in the order in which it is sent.
+//! Finds the parts of an object set to send, in the order of the stream.
 //!
 //! # Mechanism
-//! A walk over the blocks that were born after the base, and over all holes that may be new. What
-//! it comes to is turned into things a stream can have a record of: objects, numbers that are free,
-//! blocks, holes. Objects come before their blocks, all in rising order.
+//! A walk over the blocks born after the base, and over all holes that may be new. Its visits
+//! become things that records can describe: objects, free object numbers, blocks, holes. Objects
+//! come before their blocks, all in rising order.
 //!
 //! # Invariants
-//! - A pointer that comes out of here was checked: it is of the size that its object's blocks have.
+//! - Pointers in the result are checked: their size is their object's block size.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tarn_cache::PoolCache;
@@ -21,19 +21,19 @@ use tarn_probe::Operation;
 
 use super::SendError;
 
-/// Something to send.
+/// A part to send.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// An object.
     Object {
         id: ObjectId,
         dnode: Box<Dnode>,
-        /// Of the block that its dnode is in.
+        /// The byte order of the block with its dnode.
         order: ByteOrder,
         /// Its spill block, where the base has it already.
         old_spill: Option<BlockPointer>,
     },
-    /// Numbers that belong to no object.
+    /// Free object numbers.
     FreeNumbers { first: u64, count: u64 },
     /// A block of dnodes, for raw streams.
     Dnodes {
@@ -41,14 +41,14 @@ pub(crate) enum Found {
         first: u64,
         count: u64,
     },
-    /// Blocks `start` to `end` of an object are holes. The end is zero for all there can be.
+    /// Blocks `start` to `end` of an object are holes. An end of zero means to the largest block.
     Hole {
         object: ObjectId,
         start: u64,
         end: u64,
         block_size: u64,
     },
-    /// A block of an object; with the number [`SPILL_BLOCK`] its spill block.
+    /// A block of an object; number [`SPILL_BLOCK`] is its spill block.
     Data {
         object: ObjectId,
         object_type: ObjectType,
@@ -57,16 +57,16 @@ pub(crate) enum Found {
     },
 }
 
-/// What to look for.
+/// The search.
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
     /// The object set.
     pub set: ObjectId,
-    /// Its head.
+    /// Its root block pointer.
     pub root: BlockPointer,
-    /// Only what was born after this.
+    /// The txg of the base: only later births count.
     pub born_after: Txg,
-    /// Where to go on: an object, and a block of it.
+    /// The position to resume at: object and block.
     pub resume: Option<(u64, u64)>,
     /// Whether blocks of dnodes are wanted.
     pub is_raw: bool,
@@ -74,16 +74,16 @@ pub(crate) struct Search {
     pub is_encrypted: bool,
 }
 
-/// The progress of a walk, for `zfs send -v` and `-V`.
+/// The progress of a walk.
 #[derive(Debug, Default)]
 pub struct Walk {
-    /// How many blocks and objects were looked at.
+    /// Number of visited blocks and objects.
     pub visited: AtomicU64,
-    /// The caller is gone.
+    /// Set when the walk is to end.
     pub is_cancelled: AtomicBool,
 }
 
-/// Gives everything to `take`, until that says it wants no more.
+/// Passes all parts to `take`, until it refuses more.
 pub(crate) fn find(
     cache: &PoolCache,
     search: &Search,
@@ -150,7 +150,7 @@ impl Finder<'_> {
     fn hole(&mut self, visit: &Visit<'_>, dnode: &Dnode) -> Step {
         let level = u32::try_from(visit.mark.level).unwrap_or(0);
         let block = visit.mark.block;
-        // What lies beyond all numbers was never anything but a hole.
+        // Beyond the largest block number there were never blocks, only holes.
         let span = 1u64.checked_shl(level * dnode.pointers_per_block_shift());
         let start = span.and_then(|span| span.checked_mul(block));
         let (Some(span), Some(start)) = (span, start) else {
@@ -205,7 +205,7 @@ impl Visitor for Finder<'_> {
         }
     }
 
-    /// Blocks of data: what is below a pointer is looked at after the pointer was checked.
+    /// Visits data blocks, after checks of their pointers.
     fn leave(&mut self, visit: &Visit<'_>) -> Step {
         let (Some(dnode), mark) = (visit.dnode, visit.mark) else {
             return Step::Continue;
@@ -235,7 +235,7 @@ impl Visitor for Finder<'_> {
         if id == META_DNODE {
             return Step::Continue;
         }
-        // The objects of accounting, which the receiver has his own of.
+        // The accounting objects, which the receiver has its own of.
         if id.get().cast_signed() <= 0 {
             return Step::Skip;
         }
@@ -257,7 +257,7 @@ impl Visitor for Finder<'_> {
 
     fn free_numbers(&mut self, first: ObjectId, count: u64) -> Step {
         self.count(count);
-        // Those before the object where a stream goes on were said before.
+        // Those before the resumed object were sent before.
         let (first, end) = (first.get(), first.get().saturating_add(count));
         let start = first.max(self.search.resume.map_or(0, |(object, _)| object));
         if start >= end {

@@ -1,4 +1,4 @@
-//! In which form the contents of a block are sent.
+//! The form in which a block's contents are sent: plain, compressed, raw or embedded.
 
 use super::find::Found;
 use tarn_block::{BlockScope, Form, ReadRequest};
@@ -10,18 +10,18 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::stream::StreamFeatures;
 use tarn_ondisk::units::ObjectId;
 
-/// What decides in which form contents are sent.
+/// The choices that decide the form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Forms {
     /// The object set that is sent.
     pub set: ObjectId,
     pub features: StreamFeatures,
-    /// Whether only sizes are asked for, and nothing is read.
+    /// Only sizes are wanted, and no contents are read.
     pub is_dry: bool,
 }
 
 impl Forms {
-    /// What is read for something to send, and how; none where nothing is.
+    /// The read request for a part; none for parts without contents.
     pub fn of(self, found: &Found) -> Option<ReadRequest> {
         let (pointer, scope) = match found {
             Found::Data {
@@ -55,7 +55,7 @@ impl Forms {
         BlockScope::of_visit(mark, pointer)
     }
 
-    /// How the contents of a block are sent that is not sent as embedded.
+    /// The form of a block that is not sent as embedded.
     #[doc(alias = "issue_data_read")]
     pub fn of_block(self, pointer: &BlockPointer) -> Form {
         if self.features.has(StreamFeatures::RAW) {
@@ -78,15 +78,15 @@ impl Forms {
             && !self.features.has(StreamFeatures::LARGE_BLOCKS)
     }
 
-    /// Whether a block is sent as it is embedded in its pointer. A spill block is not: OpenZFS
-    /// sends it like contents, at the offset that its index (the last but one) gives, and a receive
-    /// by OpenZFS loses it.
+    /// Whether an embedded block is sent as such. A spill block is not: OpenZFS sends it as
+    /// contents, at the offset that its number (the last but one) gives, and its receivers do not
+    /// store that as a spill block.
     #[doc(alias = "send_do_embed")]
     pub fn embeds(self, pointer: &BlockPointer) -> bool {
         let needed = match pointer.compression() {
             Compression::Lz4 => StreamFeatures::LZ4,
             Compression::Zstd => StreamFeatures::ZSTD.with(StreamFeatures::LZ4),
-            // Those there were before LZ4, which every receiver knows.
+            // Compressions older than LZ4, which every receiver knows.
             _ => StreamFeatures::NONE,
         };
         let is_spill = pointer.object_type() == ObjectType::SystemAttributes;

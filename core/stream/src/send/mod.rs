@@ -1,14 +1,14 @@
-//! Sending: the records of a snapshot, in OpenZFS's order.
+//! Send: the records of a snapshot, in OpenZFS's order.
 //!
 //! # Problem
-//! Another ZFS makes a snapshot of what we send, and the same one as from any other sender of it.
-//! What it has already is not to be sent again; a terabyte is to be sent as fast as devices read
-//! it; and the receiver may stop for hours.
+//! Any ZFS must receive the same snapshot from this stream as from another sender's. Blocks that
+//! the receiver has are not sent; a terabyte must be sent as fast as the devices read it; and the
+//! receiver may pause for hours.
 //!
 //! # Mechanism
-//! What is to be known of datasets is found out first ([`Source`]). Then one thread walks over all
-//! blocks born after the base ([`find`]), others read ([`read_ahead`]), and the caller makes
-//! records of what they give ([`records`]) and writes them.
+//! The facts of datasets are read first ([`Source`]). Then one thread walks over all blocks born
+//! after the base ([`find`]), others read them ([`read_ahead`]), and the caller makes records of
+//! them ([`records`]) and writes these.
 //!
 //! ```text
 //!   walk ──batches──▶ read ┬─▶ records ──▶ pipe
@@ -16,13 +16,12 @@
 //! ```
 //!
 //! # Invariants
-//! - The same snapshot, base and choices make the same bytes on each machine: those that OpenZFS
-//!   makes.
-//! - While the pipe is waited for nothing is held but memory, which is bounded.
-//! - A stream that ends early has no last record, so that no receiver takes it for whole.
+//! - The same snapshot, base and choices make the same bytes as OpenZFS's sender.
+//! - While the pipe is full, the send holds only memory, of bounded size.
+//! - A stream that ends early has no end record, so receivers know that it is cut.
 //!
 //! # Knows nothing about
-//! Names that users type, which snapshots belong together, holds.
+//! Names that users type, the choice of snapshots, holds.
 
 mod find;
 mod form;
@@ -51,58 +50,58 @@ pub use find::Walk;
 pub use size::estimate;
 pub use source::{Base, Source};
 
-/// How much is collected before it is written: records are short.
+/// Bytes that are collected before a write, since records are short.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// What the receiver was said to take.
+/// The forms that the receiver accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Choices {
-    /// Blocks larger than 128 KiB (`-L`).
+    /// `-L`: blocks larger than 128 KiB.
     pub large_blocks: bool,
-    /// Blocks as they are embedded in pointers (`-e`).
+    /// `-e`: embedded blocks as such.
     pub embedded: bool,
-    /// Blocks as they are compressed (`-c`).
+    /// `-c`: compressed blocks as stored.
     pub compressed: bool,
-    /// Everything as it is stored (`-w`).
+    /// `-w`: all blocks as stored.
     pub raw: bool,
 }
 
-/// Where a stream goes on that broke off.
+/// Where a cut stream is resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resume {
     /// The object.
     pub object: u64,
-    /// Where in it, in bytes.
+    /// The offset in it, in bytes.
     pub offset: u64,
 }
 
-/// How far a stream is, for `zfs send -v` and `-V`.
+/// The progress of a send.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// How many bytes were written.
+    /// Number of written bytes.
     pub bytes: AtomicU64,
     /// The walk.
     pub walk: Arc<Walk>,
 }
 
 impl Progress {
-    /// How many blocks and objects were looked at.
+    /// Number of visited blocks and objects.
     pub fn visited(&self) -> u64 {
         self.walk.visited.load(Ordering::Relaxed)
     }
 }
 
-/// Why a stream was not sent, or ended early.
+/// Why a send failed or ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// It goes nowhere any more.
+    /// The stream cannot be written.
     #[error("{}", tarn_host::words_of(.0))]
     Pipe(std::io::Error),
-    /// The tree of names cannot be read.
+    /// The tree of datasets cannot be read.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// What leads to blocks cannot be read.
+    /// An indirect block or a dnode cannot be read.
     #[error("{0}")]
     Object(ObjectError),
     /// A block cannot be read.
@@ -112,43 +111,43 @@ pub enum SendError {
         object: ObjectId,
         /// Its block.
         block: u64,
-        /// Why.
+        /// The reason.
         cause: ReadError,
     },
-    /// The pointer to a block makes no sense.
+    /// The pointer to a block is malformed.
     #[error("object {object}, block {block}: {what}")]
     BadBlock {
         /// The object.
         object: ObjectId,
         /// Its block.
         block: u64,
-        /// What is wrong.
+        /// The fault.
         what: Corrupt,
     },
-    /// The pointer to a spill block makes no sense.
+    /// The pointer to a spill block is malformed.
     #[error("the spill block of object {object} cannot be")]
     BadSpill {
         /// The object.
         object: ObjectId,
     },
-    /// A block is not as long as its pointer says.
+    /// The length of a block differs from its pointer's.
     #[error("a block is {found} bytes long where {expected} were expected")]
     Length {
-        /// What its pointer says.
+        /// The length in its pointer.
         expected: usize,
-        /// What was read.
+        /// The length that was read.
         found: usize,
     },
-    /// A record cannot be.
+    /// A record cannot be encoded.
     #[error("{0}")]
     Record(Corrupt),
-    /// A block of an encrypted dataset is plain: the pool was tampered with.
+    /// A block of an encrypted dataset is not encrypted: the pool was tampered with.
     #[error("object {object} has a block that is not encrypted")]
     NotEncrypted {
         /// The object.
         object: ObjectId,
     },
-    /// A block was written by a machine of the other byte order, and what is in it is not plain
+    /// A block has the other byte order, and its contents are structures that cannot be sent as
     /// bytes.
     #[error(
         "object {object} has a block in the other byte order, and cannot be sent by this version"
@@ -157,31 +156,31 @@ pub enum SendError {
         /// The object.
         object: ObjectId,
     },
-    /// Contents were left out of it on purpose.
+    /// The snapshot was received redacted.
     #[error("it is redacted, and redacted snapshots cannot be sent by this version")]
     Redacted,
-    /// The base is not in the past of what is sent.
+    /// The base is not an ancestor of the snapshot.
     #[error("not an earlier snapshot from the same fs")]
     NotEarlier,
-    /// Its size cannot be guessed: it is no snapshot.
+    /// A head has no estimate of its size.
     #[error("it is no snapshot")]
     NotSnapshot,
-    /// It is encrypted, and is to be sent plain.
+    /// The dataset is encrypted, and the send is not raw.
     #[error("dataset key must be loaded")]
     KeyNotLoaded,
-    /// It has micro ZAPs that are larger than the blocks that may be sent.
+    /// Micro ZAPs are larger than the blocks that may be sent.
     #[error("it has large microzaps, which need -L")]
     LargeMicrozap,
-    /// Its name does not fit into a record.
+    /// The name does not fit into a record.
     #[error("dataset name too long")]
     NameTooLong,
-    /// It is no file system though it says so.
+    /// The file system has no version.
     #[error("it has no version")]
     NoVersion,
 }
 
-/// Writes the stream of one snapshot, from its first record to its last. Gives back where it went.
-/// `check` is asked now and then whether to go on.
+/// Writes the stream of one snapshot, from its first record to its last, and returns `out`. `check`
+/// is called now and then, and may stop the send.
 ///
 /// # Errors
 /// Why it ended early.
@@ -213,10 +212,10 @@ pub fn send<W: Write>(
         .map_err(|error| SendError::Pipe(error.into_error()))
 }
 
-/// How long the stream would be: by walking over everything, and reading no contents.
+/// The size of the stream, by a walk over all blocks that reads no contents.
 ///
 /// # Errors
-/// When something that leads to blocks cannot be read.
+/// An indirect block or a dnode cannot be read.
 #[doc(alias = "full_estimate")]
 pub fn measure(
     pool: &Pool,
@@ -233,7 +232,7 @@ fn count(progress: &Progress, bytes: usize) {
     progress.bytes.fetch_add(widen(bytes), Ordering::Relaxed);
 }
 
-/// Everything between the first record and the last.
+/// All records between the first and the last.
 fn run<W: Write>(
     pool: &Pool,
     source: &Source,

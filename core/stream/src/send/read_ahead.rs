@@ -1,19 +1,19 @@
-//! Reading ahead of the pipe.
+//! Reads blocks ahead of the pipe.
 //!
 //! # Problem
-//! A sender waits for a pipe, and devices answer many requests at once better than one after the
-//! other. But a stream may be larger than memory, and its reader may stop.
+//! The sending thread waits for a pipe, and devices answer many requests at once better than one
+//! after the other. But a stream may be larger than memory, and its reader may stop.
 //!
 //! # Mechanism
-//! One thread finds what is to be sent, and packs it into batches of some MiB. Others take the
+//! A finder thread packs the parts to send into batches of some MiB. Reader threads take the
 //! batches in turn, read the blocks of each as one batch of the devices, and hand it over. The
-//! writing thread takes from them in the same turn, so that everything keeps its order. Each
-//! hand-over has room for one batch; when the reader of the pipe stops, all threads wait, or end if
-//! it is gone.
+//! sending thread takes from the readers in the same turn, so that the order is kept. Each
+//! hand-over has room for one batch: when the sending thread stops taking, all others wait, and
+//! they end when it is gone.
 //!
 //! # Invariants
 //! - No more than two batches for each reader are in memory, beside the one being written.
-//! - When the taker is dropped all threads end, and are waited for.
+//! - Dropping the taker ends all threads and waits for them.
 
 use super::SendError;
 use super::find::{Found, Search, Walk, find};
@@ -27,32 +27,32 @@ use tarn_host::channel::{NoMessage, Receiver, Sender, bounded};
 use tarn_host::{Host, JoinHandle};
 use tarn_probe::{Operation, OperationKind};
 
-/// How many bytes a batch reads. Enough for devices to have all their queues full.
+/// Bytes that a batch reads: enough to fill the queues of the devices.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// How many things a batch has at most: nothing is read for most of them.
+/// Most parts in a batch: most of them have no contents.
 const BATCH_ITEMS: usize = 4096;
 
-/// How many threads read. While one waits for devices, the other decompresses.
+/// Number of reader threads. While one waits for devices, the other decompresses.
 const READERS: usize = 2;
 
-/// Something to send, with its contents where it has some.
+/// A part to send, with its contents if it has any.
 pub(crate) struct Item {
     pub found: Found,
     pub contents: Option<Result<Block, ReadError>>,
 }
 
-/// What is handed over, before it was read and after.
+/// A batch, before or after it was read.
 enum Batch<T> {
     Some(Vec<T>),
-    /// Nothing more comes: that was all, or why not.
+    /// The end: all parts were found, or an error.
     End(Result<(), SendError>),
 }
 
-/// How often a thread that waits for devices looks whether the other end is still there.
+/// How often a thread that waits for devices checks that the other end still exists.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Everything to send, in its order, with contents read ahead.
+/// All parts to send, in order, with their contents read ahead.
 pub(crate) struct ReadAhead {
     ready: Vec<Receiver<Batch<Item>>>,
     turn: usize,
@@ -62,7 +62,7 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Begins.
+    /// Starts the threads.
     pub fn start(
         host: &Host,
         cache: &PoolCache,
@@ -96,8 +96,8 @@ impl ReadAhead {
         }
     }
 
-    /// The next thing to send; none at the end. While it waits, it asks `check` now and then
-    /// whether it should.
+    /// The next part to send; none at the end. While it waits it calls `check` now and then, which
+    /// may stop it.
     pub fn next(
         &mut self,
         check: &dyn Fn() -> Result<(), SendError>,
@@ -124,13 +124,13 @@ impl Drop for ReadAhead {
         self.walk.is_cancelled.store(true, Ordering::Relaxed);
         self.ready.clear();
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has printed the reason.
             let _ = thread.join();
         }
     }
 }
 
-/// The life of the thread that finds.
+/// The finder thread.
 fn find_all(
     cache: &PoolCache,
     search: &Search,
@@ -153,7 +153,7 @@ fn find_all(
             return true;
         }
         bytes = 0;
-        // The sender holds what is sent, however long that takes.
+        // The sender keeps the snapshot, so the pointers found here stay valid as long as it waits.
         operation.look_up_anew();
         hand_over(Batch::Some(std::mem::take(&mut batch)))
     });
@@ -162,7 +162,7 @@ fn find_all(
     }
 }
 
-/// The life of a thread that reads.
+/// A reader thread.
 fn read_all(
     cache: &PoolCache,
     forms: Forms,
@@ -176,13 +176,13 @@ fn read_all(
             Batch::End(outcome) => Batch::End(outcome),
         };
         if hand_over.send(read).is_err() {
-            // The finder hears of it when it hands over the next.
+            // The finder notices when it hands over the next batch.
             return;
         }
     }
 }
 
-/// Reads the contents of a batch: what is in memory from there, the rest together.
+/// Reads the contents of a batch: cached blocks from memory, the others together.
 fn read(cache: &PoolCache, forms: Forms, batch: Vec<Found>, operation: &Operation) -> Vec<Item> {
     let mut items = Vec::with_capacity(batch.len());
     let (mut wanted, mut places) = (Vec::new(), Vec::new());

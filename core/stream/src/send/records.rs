@@ -1,8 +1,9 @@
-//! From what is found to records.
+//! Makes records of the found parts.
 //!
 //! # Mechanism
-//! Holes that touch become one record, and so do free numbers: the last such record waits until something else comes. Everything else is a record of its
-//! own, with the fields that OpenZFS fills: receivers look at few of them, but two senders of the same snapshot make the same bytes.
+//! Adjacent holes become one record, and so do free object numbers: the last such record waits
+//! until another part comes. Everything else is a record of its own, with the fields that OpenZFS
+//! fills: receivers ignore most of them, but two senders of the same snapshot make the same bytes.
 
 use super::SendError;
 use super::find::Found;
@@ -27,29 +28,29 @@ use tarn_ondisk::stream::{
 };
 use tarn_ondisk::units::{ObjectId, Txg};
 
-/// Where records go.
+/// The destination of records.
 pub(crate) enum Sink<W: Write> {
     /// Into a stream.
     Stream(StreamWriter<W>),
-    /// Nowhere: only their size is asked for.
+    /// None: only the size is wanted.
     Size,
 }
 
-/// What a record says besides what was found.
+/// Fields of records that are the same in the whole stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     pub forms: Forms,
     pub to_guid: u64,
     pub base_txg: Txg,
-    /// Numbers from here on cannot exist at the receiver.
+    /// The end of the object numbers that the receiver can have.
     pub numbers_end: u64,
 }
 
-/// Writes records.
+/// Makes and writes records.
 pub(crate) struct Records<'a, W: Write> {
     sink: Sink<W>,
     terms: Terms,
-    /// What waits for more of its kind.
+    /// The hole or free numbers that may still grow.
     pending: Option<Pending>,
     bytes: &'a AtomicU64,
 }
@@ -60,7 +61,7 @@ enum Pending {
     FreeObjects(FreeObjects),
 }
 
-/// A block that is sent.
+/// A block to send.
 struct Sent<'a> {
     object: ObjectId,
     object_type: ObjectType,
@@ -79,7 +80,7 @@ impl<'a, W: Write> Records<'a, W> {
         }
     }
 
-    /// Writes the records of one thing.
+    /// Writes the records of one part.
     pub fn add(&mut self, item: Item) -> Result<(), SendError> {
         let Item { found, contents } = item;
         match found {
@@ -135,7 +136,7 @@ impl<'a, W: Write> Records<'a, W> {
         }
     }
 
-    /// Writes what waits, and gives back where the stream goes.
+    /// Writes the waiting record, and returns the destination.
     pub fn finish(mut self) -> Result<Sink<W>, SendError> {
         self.flush()?;
         Ok(self.sink)
@@ -206,7 +207,7 @@ impl<'a, W: Write> Records<'a, W> {
             let count = end.saturating_mul(per_block).wrapping_sub(first);
             return self.free_numbers(first, count);
         }
-        // What cannot be addressed was never anything but a hole.
+        // Beyond the largest offset there were never blocks.
         let Some(offset) = start.checked_mul(block_size) else {
             return Ok(());
         };
@@ -241,7 +242,7 @@ impl<'a, W: Write> Records<'a, W> {
         }
     }
 
-    /// Receivers of long ago do not end with numbers that cannot be.
+    /// Old receivers do not stop at the largest object number, so the range is cut here.
     #[doc(alias = "dump_freeobjects")]
     fn free_numbers(&mut self, first: u64, count: u64) -> Result<(), SendError> {
         if self.terms.numbers_end <= first {
@@ -298,7 +299,7 @@ impl<'a, W: Write> Records<'a, W> {
             return self.embedded(sent);
         }
         let size = pointer.logical_size().get();
-        // A block that can be cannot have an address that cannot.
+        // The pointers were checked, so the offset is in range.
         let offset = sent.block.wrapping_mul(size);
         let contents = self.contents(sent, contents)?;
         if !self.terms.forms.splits(pointer) {
@@ -384,7 +385,7 @@ impl<'a, W: Write> Records<'a, W> {
         self.put(&Record::WriteEmbedded(record), &bytes)
     }
 
-    /// The bytes of a block as they go into the stream; nothing where only sizes are asked for.
+    /// The payload of a block; none where only sizes are wanted.
     fn contents(
         &self,
         sent: &Sent<'_>,
@@ -457,7 +458,8 @@ mod tests {
     use crate::reading::StreamReader;
     use tarn_ondisk::stream::{Begin, MAGIC, StreamKind, StreamName};
 
-    /// What becomes of these things in a stream without features, for receivers that know numbers up to 64.
+    /// The records of these parts in a stream without features, for receivers with object numbers
+    /// up to 64.
     fn records_of(found: Vec<Found>) -> Vec<Record> {
         let mut bytes = Vec::new();
         let mut writer = StreamWriter::new(&mut bytes);
@@ -552,7 +554,7 @@ mod tests {
         assert_eq!(read, expected);
     }
 
-    /// The end of a hole of 2^64 blocks cannot be written; what cannot be addressed is not said.
+    /// The end of a hole of 2^64 blocks cannot be encoded, so the hole reaches the largest offset.
     #[test]
     fn holes_reach_as_far_as_there_are_addresses() {
         let read = records_of(vec![hole(3, 1, 0), hole(4, 1 << 60, 1 << 61)]);

@@ -1,8 +1,9 @@
-//! What stands around the streams of several snapshots, or of one with its properties.
+//! The header and the end of a package of streams.
 //!
 //! # Mechanism
-//! First a record with a description, a name-value list; then its end, with the checksum of both. After the streams of the snapshots, each whole by itself, comes
-//! one more end, of zeros.
+//! A record with a name-value list comes first; then its end record, with the checksum of both.
+//! After the streams of the snapshots, each complete in itself, comes one more end record, of
+//! zeros.
 
 use std::io::Write;
 use tarn_ondisk::checksum::Checksum;
@@ -14,13 +15,13 @@ use tarn_transform::checksum::fletcher::Fletcher4;
 
 use super::SendError;
 
-/// Writes the description. `name` is the full name of the snapshot that was asked for.
+/// Writes the package list. `name` is the full name of the last snapshot.
 ///
 /// # Errors
-/// When it goes nowhere, or the name is too long.
+/// The stream cannot be written, or the name is too long.
 ///
 /// # Panics
-/// For a description of 4 GiB or more.
+/// The list has 4 GiB or more.
 #[doc(alias = "send_prelim_records")]
 pub fn write_description<W: Write>(
     out: &mut W,
@@ -56,10 +57,10 @@ pub fn write_description<W: Write>(
     Ok(())
 }
 
-/// Writes what ends all of it.
+/// Writes the end of a package.
 ///
 /// # Errors
-/// When it goes nowhere.
+/// The stream cannot be written.
 #[doc(alias = "send_conclusion_record")]
 pub fn write_conclusion<W: Write>(out: &mut W) -> Result<(), SendError> {
     let end = Record::End(End::default()).encode();

@@ -1,10 +1,10 @@
-//! How large a stream will be, without looking at what is in it.
+//! Estimates the size of a stream without reading blocks.
 //!
 //! # Mechanism
-//! A snapshot knows how many bytes of blocks it has, and deadlists know how many were written since
-//! another. From those come off, by a guess, the pointers to blocks, which are not sent; and
-//! records come on, one for each block, as if all blocks were of the size that new ones have. The
-//! guess is OpenZFS's, so that sizes are the same in comparisons.
+//! A snapshot has the size of its blocks, and deadlists give the bytes written since another.
+//! Subtracted from these is an estimate of the block pointers, which are not sent; added is a
+//! record for each block, as if all blocks had the present record size. The estimate is OpenZFS's,
+//! so that both programs print the same size.
 
 use super::SendError;
 use tarn_dataset::contents::{self, Contents};
@@ -16,14 +16,14 @@ use tarn_dataset::space_used::{Since, sizes_written};
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::stream::RECORD_BYTES;
 
-/// What a block costs on disk beside its contents: a pointer.
+/// Bytes of a block pointer, which a block costs beside its contents.
 const POINTER_BYTES: u64 = 128;
 
-/// How large the stream of a snapshot will be; `None` where only [`measure`](super::measure) can
+/// The estimated size of a snapshot's stream; `None` where only [`measure`](super::measure) can
 /// tell.
 ///
 /// # Errors
-/// When the tree of names cannot be read.
+/// The tree of datasets cannot be read.
 #[doc(alias = "dmu_send_estimate_fast")]
 pub fn estimate(
     target: &Dataset<'_>,
@@ -47,8 +47,7 @@ pub fn estimate(
         uncompressed
     };
     let records = widen(RECORD_BYTES);
-    // As OpenZFS, which lets it wrap round: of small blocks the pointers can be more than all there
-    // is.
+    // Wraps round as in OpenZFS: the pointers of small blocks can be larger than the rest.
     let size = contents
         .wrapping_sub(blocks.wrapping_mul(POINTER_BYTES))
         .wrapping_add(blocks.wrapping_mul(records))
@@ -56,8 +55,8 @@ pub fn estimate(
     Ok(Some(size))
 }
 
-/// The size that new blocks have. That of volumes is not inherited by snapshots, so OpenZFS takes
-/// the default for theirs.
+/// The block size of new blocks. Snapshots do not inherit `volblocksize`, so OpenZFS takes its
+/// default for theirs.
 fn block_size(target: &Dataset<'_>) -> Result<u64, SendError> {
     let name = match contents::outline(target)? {
         Contents::Volume(_) => "volblocksize",

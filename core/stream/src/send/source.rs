@@ -1,8 +1,8 @@
-//! What is sent: a snapshot, from the beginning or from another one on.
+//! The source of a stream: a snapshot, in full or since a base.
 //!
 //! # Mechanism
-//! All that the sender must know of datasets is found out first, and kept: sending itself reads the object set, and nothing of the tree of names, which may change
-//! meanwhile.
+//! The facts of datasets are read first, and kept: the send itself reads only the object set, not
+//! the tree of datasets, which may change meanwhile.
 
 use super::{Choices, Resume, SendError};
 use tarn_dataset::contents::{self, Contents};
@@ -23,30 +23,30 @@ use tarn_probe::Operation;
 
 use super::find::Search;
 
-/// The ZPL version from which on attributes can spill into a block of their own.
+/// The ZPL version since which attributes can be in a spill block.
 const SYSTEM_ATTRIBUTES_VERSION: u64 = 5;
 
-/// How many dnodes a block of them has.
+/// Number of dnodes in a block.
 const DNODES_PER_BLOCK: u64 = 32;
 
-/// What an increment begins with.
+/// The base of an increment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Base {
-    /// Which snapshot it is.
+    /// The guid of the base snapshot.
     pub guid: u64,
-    /// When it was taken.
+    /// The txg of the base snapshot.
     pub txg: Txg,
-    /// Whether it is another dataset's: what is sent is of a clone.
+    /// Whether it is the origin of the sent dataset, which is a clone.
     pub is_origin: bool,
-    /// Which set of vectors it has, if it is encrypted; zero where that is not known.
+    /// The guid of its set of IVs, if it is encrypted; zero where that is not known.
     pub ivset_guid: u64,
 }
 
 impl Base {
-    /// A snapshot in the past of what is sent.
+    /// A base of this snapshot, which must be an ancestor of the target.
     ///
     /// # Errors
-    /// When it is not.
+    /// The snapshot is not an ancestor.
     pub fn of_snapshot(base: &Dataset<'_>, target: &Dataset<'_>) -> Result<Base, SendError> {
         let stored = base.stored()?;
         refuse_redacted(base)?;
@@ -61,10 +61,11 @@ impl Base {
         })
     }
 
-    /// A bookmark of a snapshot in the past of what is sent. `of` is the head that has the bookmark.
+    /// A base of this bookmark, whose snapshot must be an ancestor of the target. `of` is the
+    /// bookmark's head.
     ///
     /// # Errors
-    /// When it is not.
+    /// It is not an ancestor.
     pub fn of_bookmark(
         of: &Dataset<'_>,
         bookmark: &Bookmark,
@@ -85,7 +86,7 @@ impl Base {
     }
 }
 
-/// All that is to be known for one stream.
+/// The facts of one stream.
 #[derive(Debug, Clone)]
 pub struct Source {
     pub(super) begin: Begin,
@@ -97,10 +98,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// Finds out what there is to know.
+    /// Reads the facts.
     ///
     /// # Errors
-    /// When it cannot be read, or not be sent like this.
+    /// They cannot be read, or the dataset cannot be sent like this.
     pub fn of(
         pool: &Pool,
         target: &Dataset<'_>,
@@ -119,7 +120,7 @@ impl Source {
         }
         let mut features = features(pool, target, head.objset_type, choices, resume)?;
         if is_encrypted {
-            // Nothing that is encrypted is embedded.
+            // Encrypted datasets have no embedded blocks.
             features = features.without(StreamFeatures::EMBEDDED);
             features = features.with(StreamFeatures::RAW);
         }
@@ -158,7 +159,7 @@ impl Source {
     }
 }
 
-/// A list as it follows the first record: in the form of the machine, which is ours.
+/// The payload of the first record: a list in the machine's byte order.
 #[doc(alias = "fnvlist_pack")]
 fn packed(list: &NvList) -> Vec<u8> {
     match list.is_empty() {
@@ -197,7 +198,7 @@ fn begin(
     })
 }
 
-/// What a receiver must know.
+/// The features that a receiver needs.
 #[doc(alias = "setup_featureflags")]
 fn features(
     pool: &Pool,
@@ -252,7 +253,7 @@ fn features(
     Ok(features)
 }
 
-/// The block of an object at which a stream goes on.
+/// The block of an object at which a stream is resumed.
 fn resume_block(
     target: &Dataset<'_>,
     resume: Resume,
@@ -264,7 +265,7 @@ fn resume_block(
     Ok(resume.offset / size.max(1))
 }
 
-/// What was received redacted lacks blocks, and is not sent.
+/// Refuses a redacted dataset, which lacks blocks.
 fn refuse_redacted(dataset: &Dataset<'_>) -> Result<(), SendError> {
     match dataset.uses_feature(Feature::RedactedDatasets.guid())? {
         true => Err(SendError::Redacted),
