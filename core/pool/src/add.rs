@@ -1,19 +1,19 @@
-//! Adding top-level vdevs to a pool.
+//! `zpool add`: adds top-level vdevs to a pool.
 //!
 //! # Mechanism
-//! The devices are opened and labelled as of no txg while the pool knows nothing of them: what
-//! fails there leaves it as it was. All vdevs of a command join the tree in one job of the sync
-//! thread, which makes their objects in the MOS in the same group. They take blocks from the group
-//! after: until the uberblock is written, no block may be on a device that the last uberblock does
+//! The devices are opened, and get labels of txg 0, while the pool does not know them: an error
+//! there leaves it as it was. All vdevs of a command join the tree in one job of the sync thread,
+//! which makes their objects in the MOS in the same txg. Blocks are allocated on them from the next
+//! txg on: until the uberblock is written, no block may be on a device that the last uberblock does
 //! not know.
 //!
 //! # Invariants
 //! - No stored configuration has a vdev without its space maps. Otherwise the next import could not
-//!   tell what is free there.
+//!   know its free space.
 //!
 //! # After a crash
 //! The pool is found without the vdevs, whose labels then belong to no pool, or with all of them
-//! and all that belongs to them.
+//! and their objects.
 
 use crate::config;
 use crate::create::{NewVdev, complete_vdev, write_first_label};
@@ -41,7 +41,7 @@ impl Pool {
     /// Adds top-level vdevs, and waits until they are part of the pool.
     ///
     /// # Errors
-    /// When a device cannot be opened or labelled, or the pool not changed: none of them is part of
+    /// A device cannot be opened or labelled, or the pool not changed: none of the vdevs is part of
     /// it.
     #[doc(alias = "spa_vdev_add")]
     pub fn add(
@@ -75,13 +75,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Opens the devices of new vdevs, and gives them labels as of no txg.
+    /// Opens the devices of new vdevs, and writes labels of txg 0.
     fn open_and_label(
         &self,
         new: &[NewVdev],
         ashift: Option<u32>,
     ) -> Result<Vec<NewTop>, ImportError> {
-        // The next group to be stored cannot be earlier.
+        // The next txg to be stored cannot be earlier.
         let txg = self.txgs().open_txg();
         let mut root = self.vdevs().config();
         let first = root.children.len();
@@ -99,7 +99,8 @@ impl Pool {
         Ok(opened)
     }
 
-    /// The group is stored in which vdevs joined the pool: they take blocks from now on.
+    /// Called when the txg is stored in which vdevs joined the pool: blocks are allocated on them
+    /// from now on.
     pub(crate) fn open_joined(&self) {
         let joined = std::mem::take(&mut *self.joined.lock());
         if joined.is_empty() {

@@ -1,13 +1,13 @@
-//! Attaching devices to log vdevs, and replacing them there.
+//! `zpool attach` and `zpool replace` for log vdevs.
 //!
-//! A log vdev holds nothing when it was emptied ([`log_devices`](crate::log_devices)), so a device
-//! that joins it, or takes the place of another, need not be filled: one group has the vdev with
-//! the new device, and after it blocks are placed there again.
+//! An emptied log vdev holds nothing ([`log_devices`](crate::log_devices)), so a device that joins
+//! it, or replaces another, need not be resilvered: one txg stores the vdev with the new device,
+//! and after it blocks are allocated there again.
 //!
 //! # After a crash
-//! The pool is found with the vdev as it was, empty, or as it is to be. In the first case the new
-//! device has a label of no txg, so it belongs to no pool; in the second a replaced device may
-//! still have labels, of a device that no configuration has.
+//! The pool is found with the old vdev, empty, or with the new one. In the first case the new
+//! device has a label of txg 0, so it belongs to no pool; in the second a replaced device may still
+//! have its labels, but no configuration has it.
 
 use crate::config;
 use crate::create::new_guid;
@@ -26,12 +26,12 @@ use tarn_vdev::membership::Left;
 use tarn_vdev::sizes::{self, SectorShifts};
 use tarn_vdev::{Change, Departed, NewLeaf, VdevConfig, VdevKind, open_window};
 
-/// What a new device is to be.
+/// The role of a new device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Joining {
-    /// One more copy beside this device: `zpool attach`.
+    /// `zpool attach`: one more copy beside this device.
     Beside(Guid),
-    /// It takes the place of this device: `zpool replace`.
+    /// `zpool replace`: it replaces this device.
     InsteadOf(Guid),
 }
 
@@ -42,13 +42,13 @@ impl Joining {
         }
     }
 
-    /// The top-level vdev with the new device, and what has left it.
+    /// The top-level vdev with the new device, and the device that left it.
     fn change(self, top: &VdevConfig, new: &VdevConfig, mirror: Guid) -> Option<Left> {
         match self {
             Joining::InsteadOf(old) => top.with_replaced(old, new.clone()),
             Joining::Beside(to) => {
                 let config = top.with_attached(to, new.clone(), mirror)?;
-                // A device that belongs to no pool has no objects to free.
+                // A device of no pool has no objects to free.
                 let leaf = VdevConfig::new(new.kind, Guid::ZERO);
                 let heir = None;
                 Some(Left { config, leaf, heir })
@@ -56,7 +56,7 @@ impl Joining {
         }
     }
 
-    /// As history says it.
+    /// The text for the history.
     fn text(self, new: &VdevConfig, old: &VdevConfig) -> String {
         let path = |vdev: &VdevConfig| vdev.path.as_ref().map(ToString::to_string);
         let (new, old) = (path(new), path(old));
@@ -78,14 +78,14 @@ impl Joining {
 }
 
 impl Pool {
-    /// Has a device join a log vdev, and waits until it is part of it.
+    /// Adds a device to a log vdev, and waits until that is stored.
     ///
     /// # Errors
-    /// The device cannot be used, the vdev cannot be changed so, a log that was not replayed yet
-    /// has a block on it, or nothing can be stored: all is as it was.
+    /// The device cannot be used, the vdev cannot be changed like this, a log that is not replayed
+    /// has a block on it, or the pool stores nothing: nothing has changed.
     ///
     /// # Panics
-    /// When it is no log vdev.
+    /// It is no log vdev.
     #[doc(alias = "spa_vdev_attach")]
     pub fn join_log(
         &self,
@@ -136,7 +136,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The configuration of a device that is to have what `old` has.
+    /// The configuration of a new device with the roles of `old`.
     fn new_leaf(
         &self,
         path: &str,
@@ -174,7 +174,7 @@ impl Pool {
         Ok(new)
     }
 
-    /// Opens a new device, and gives it labels as of no txg.
+    /// Opens a new device, and writes labels of txg 0.
     fn label_new(
         &self,
         joining: Joining,

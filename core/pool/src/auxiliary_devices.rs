@@ -1,4 +1,4 @@
-//! Hot spares and cache devices in the MOS: objects of their own list them.
+//! Hot spares and cache devices in the MOS, each kind listed in an object of its own.
 
 use crate::error::PoolError;
 use crate::error::TaskError;
@@ -11,7 +11,7 @@ use tarn_probe::Operation;
 use tarn_vdev::import_search::DevicePaths;
 use tarn_vdev::{AuxiliaryDevices, AuxiliaryKind, VdevConfig};
 
-/// The name of the object in the pool's directory that lists devices of a kind.
+/// The entry of the pool's directory that lists devices of a kind.
 const fn object_of(kind: AuxiliaryKind) -> &'static str {
     match kind {
         AuxiliaryKind::Spare => SPARES,
@@ -27,7 +27,7 @@ const fn list_of(kind: AuxiliaryKind) -> &'static str {
     }
 }
 
-/// What history calls a device of a kind.
+/// The history's word for a device of a kind.
 const fn name_of(kind: AuxiliaryKind) -> &'static str {
     match kind {
         AuxiliaryKind::Spare => "spare",
@@ -36,8 +36,8 @@ const fn name_of(kind: AuxiliaryKind) -> &'static str {
 }
 
 impl Pool {
-    /// Reads which hot spares and cache devices there are, for [`VdevTree::auxiliary`]. Those that
-    /// were found elsewhere than the MOS says have the paths where they were found.
+    /// Reads the hot spares and cache devices, for [`VdevTree::auxiliary`]. Those found at other
+    /// paths than the MOS has get the paths where they were found.
     ///
     /// [`VdevTree::auxiliary`]: tarn_vdev::VdevTree::auxiliary
     ///
@@ -73,16 +73,16 @@ impl Pool {
         };
         let packed = directory.packed_list(id)?;
         let devices = packed.optional_lists(list_of(kind)).ok().flatten();
-        // One that makes no sense cannot be shown; the pool does without it.
+        // A malformed list is not shown; the pool does without it.
         let devices = devices.unwrap_or(&[]).iter();
         Ok(devices.flat_map(VdevConfig::parse).collect())
     }
 
-    /// Takes a hot spare or a cache device out of the pool, and waits until that is stored.
-    /// Nothing, if it is not there.
+    /// Removes a hot spare or a cache device, and waits until that is stored. Does nothing if it is
+    /// not in the pool.
     ///
     /// # Errors
-    /// When the pool could not be changed.
+    /// The pool could not be changed.
     #[doc(alias = "spa_vdev_remove_aux")]
     pub fn remove_auxiliary(
         &self,

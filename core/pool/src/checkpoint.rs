@@ -1,10 +1,10 @@
-//! The checkpoint: a state of the pool that is kept, and what keeping it costs.
+//! The pool checkpoint, and the space that it takes.
 //!
 //! # Mechanism
-//! What is freed while there is a checkpoint and belongs to it is not given back; each top-level
-//! vdev has a space map with these ranges, in its ZAP. Their sum is what the checkpoint consumes,
-//! and what datasets cannot use. Neither can they use what the last txg left to be freed by the
-//! next one.
+//! Blocks of the checkpoint that are freed later keep their space; each top-level vdev has a space
+//! map with these ranges, in its ZAP. Their sum is the space of the checkpoint, which datasets
+//! cannot use. Neither can they use the space of blocks that the last txg left to the next one to
+//! free.
 
 use crate::error::PoolError;
 use crate::pool::Pool;
@@ -20,7 +20,7 @@ use tarn_vdev::TopLevel;
 /// The ZAP of a top-level vdev, in its configuration.
 const VDEV_ZAP: &str = "com.delphix:vdev_zap_top";
 
-/// What the checkpoint consumes, in deflated bytes; none where there is no checkpoint. The tree of
+/// Space of the checkpoint in deflated bytes; none where there is no checkpoint. The tree of
 /// datasets counts it as used.
 pub fn load(pool: &Pool, operation: &Operation) -> Result<Option<u64>, PoolError> {
     let directory = pool.directory(operation);
@@ -43,7 +43,7 @@ pub fn load(pool: &Pool, operation: &Operation) -> Result<Option<u64>, PoolError
     Ok((exists || has_maps).then_some(bytes))
 }
 
-/// What is kept on one vdev. Its map only has what was freed, so its sum is negative.
+/// Space on one vdev. The space map has only frees, so its sum is negative.
 fn kept_bytes(
     pool: &Pool,
     top: &TopLevel,
@@ -56,7 +56,7 @@ fn kept_bytes(
     Ok(deflated(top, head.allocated.unsigned_abs()))
 }
 
-/// What is left to be freed by the next txg.
+/// Space of blocks that the next txg will free.
 fn deferred_bytes(pool: &Pool, operation: &Operation) -> Result<u64, PoolError> {
     let directory = pool.directory(operation);
     let Some(list) = directory.find(name::SYNC_POINTER_LIST)? else {

@@ -1,27 +1,27 @@
-//! Claiming the intent logs that an earlier run left behind, before a pool is written.
+//! Claims the intent logs that a crash left, before a pool is written.
 //!
 //! # Mechanism
 //! The import surveys the logs of all datasets; if one of them cannot be claimed, the pool is not
-//! opened for writing, and nothing has changed. Then their blocks are marked as allocated, before
-//! anything is allocated, blocks of files that they lead to get a reference, and the first job of
-//! the first txg changes the heads: so one txg stores all.
+//! opened for writing, and nothing has changed. Then the logs' blocks are marked as allocated,
+//! before any allocation, blocks that their records refer to get a reference, and the first job of
+//! the first txg changes the log headers: so one txg stores all.
 //!
-//! Before that, what was read of the logs is self-healed on the devices that lack it: the power may
-//! have failed when a block was on some of them only. A device that fails meanwhile is taken out of
-//! use, and perhaps it alone had the end of a log, of a commit that had not returned. So then the
-//! logs are surveyed once more.
+//! Before that, the log blocks that were read are self-healed on devices that lack them: at the
+//! power failure a block may have been on some devices only. A device that fails meanwhile is taken
+//! out of use, and perhaps it alone had the end of a log, for a commit that had not returned. So
+//! the logs are surveyed once more then.
 //!
-//! A log holds what was committed after the newest stored txg, and nothing of what that txg stored:
-//! its records were dropped when it was stored. So a rewind to an earlier txg must not replay it:
-//! what the records build on is given up. Logs that were not claimed are emptied then. A log that
-//! was claimed is part of the txg that is opened: it was whole before that txg was stored, and its
-//! dataset has not changed since.
+//! A log holds records committed after the newest stored txg, and none that this txg stored: those
+//! were dropped when it was stored. So a rewind to an earlier txg must not replay it, since the
+//! records build on txgs that are discarded. Unclaimed logs are emptied then. A claimed log is part
+//! of the txg that is opened: it was complete before that txg was stored, and its dataset has not
+//! changed since.
 //!
-//! Groups of the crashed run that were never stored have left their numbers in the log. Groups go
-//! on behind the newest of them, so that no block is of the future.
+//! Txgs of the crashed run that were never stored have left their numbers in the log. The pool goes
+//! on after the newest of them, so that no block was born in the future.
 //!
-//! Logs stay claimed until their datasets are mounted and they are replayed. An import without
-//! missing log devices (`-m`) gives up the logs that cannot be read; with `-o discardlog`, all that
+//! Logs stay claimed until their datasets are mounted, which replays them. An import without
+//! missing log devices (`-m`) discards the logs that cannot be read; with `-o discardlog`, all that
 //! cannot be claimed.
 
 use crate::error::{ImportError, PoolError, TaskError};
@@ -36,47 +36,47 @@ use tarn_probe::{Operation, OperationKind};
 use tarn_vdev::Need;
 use tarn_zil::{Claim, ClaimError, Survey, survey};
 
-/// Logs whose blocks are allocated, and whose heads do not say so yet.
+/// Logs whose blocks are allocated, and whose headers are not changed yet.
 pub(crate) struct Claimed {
-    /// The group that stores them.
+    /// The txg that stores them.
     group: Txg,
-    /// The first group that was never stored.
+    /// The first txg that was never stored.
     first: Txg,
     heads: Vec<(ObjectId, IntentLogHead)>,
 }
 
-/// What is opened.
+/// The state that is opened.
 #[derive(Debug, Clone, Copy)]
 struct Opening {
-    /// The group after the one that is opened.
+    /// The txg after the one that is opened.
     first: Txg,
-    /// Later groups were stored, and are given up.
+    /// Later txgs were stored, and are discarded.
     is_rewound: bool,
 }
 
-/// What a look at the logs of all datasets gives.
+/// The result of a survey of all logs.
 #[derive(Default)]
 struct Found {
     /// Datasets whose logs are to be claimed.
     claims: Vec<(ObjectId, String, Claim)>,
-    /// The newest group that a block of a log was born in.
+    /// The newest birth of a log block.
     newest: Txg,
-    /// Datasets whose logs all devices have to have, and what of them.
+    /// Datasets whose logs must be on all devices, with those logs.
     needed: Vec<Needed>,
 }
 
 struct Needed {
     dataset: String,
     blocks: Vec<BlockPointer>,
-    /// The log was claimed by an earlier import. Its damage is reported when it is replayed.
+    /// An earlier import claimed the log. Its replay reports damage.
     is_claimed: bool,
 }
 
 impl Pool {
-    /// Allocates the blocks of all logs that were not claimed yet. Before the first group is begun.
+    /// Allocates the blocks of all unclaimed logs. Called before the first txg begins.
     ///
     /// # Errors
-    /// The first log that cannot be claimed; or what could not be read.
+    /// The first log that cannot be claimed; or a read error.
     #[doc(alias = "spa_ld_claim_log_blocks")]
     pub(crate) fn claim_logs(
         &self,
@@ -91,7 +91,7 @@ impl Pool {
             is_rewound: last_stored >= first,
         };
         let Found { claims, newest, .. } = self.find_whole_logs(opening, request, operation)?;
-        // A pool that was rewound goes on behind what was given up.
+        // A rewound pool goes on after the discarded txgs.
         self.txgs().skip_to(newest.max(last_stored));
         let group = self.txgs().open_txg();
         assert!(
@@ -126,14 +126,14 @@ impl Pool {
         })
     }
 
-    /// All logs, when each device in use has what was found of them.
+    /// All logs, once each device in use has the blocks that were found.
     fn find_whole_logs(
         &self,
         opening: Opening,
         request: &ImportRequest<'_>,
         operation: &Operation,
     ) -> Result<Found, ImportError> {
-        // Each time a device was taken out of use meanwhile, or nothing would be different.
+        // Each further attempt follows the loss of a device.
         let mut attempts_left = self.vdevs().leaves().len();
         loop {
             let found = self.find_logs(opening, request, operation)?;
@@ -145,9 +145,9 @@ impl Pool {
         }
     }
 
-    /// Sees to it that each device in use has what was found of the logs.
+    /// Writes the found log blocks to devices in use that lack them.
     fn heal_logs(&self, found: &Found, operation: &Operation) -> Result<(), ImportError> {
-        // That a device lacks the end of a log is no fault of it.
+        // A device that lacks the end of a log has no error for that.
         let search = Operation::internal(operation.clock(), OperationKind::LogSearch);
         for needed in &found.needed {
             for pointer in &needed.blocks {
@@ -162,11 +162,11 @@ impl Pool {
                 }
             }
         }
-        // Readers have repaired what they found, too.
+        // Reads have self-healed blocks, too.
         Ok(self.vdevs().flush(&search).map_err(PoolError::from)?)
     }
 
-    /// The logs that are to be claimed, with their datasets.
+    /// The logs to claim, with their datasets.
     fn find_logs(
         &self,
         opening: Opening,
@@ -200,7 +200,7 @@ impl Pool {
         Ok(found)
     }
 
-    /// What is to be done with a log.
+    /// The treatment of a log.
     fn survey_log(
         &self,
         log: &IntentLogHead,
@@ -216,7 +216,7 @@ impl Pool {
         };
         let survey = survey(self.io(), log, opening.first, operation);
         if opening.is_rewound && log.claim_txg.is_zero() {
-            // What is encrypted is not changed without its key, and refused where it has something.
+            // Without its key an encrypted log is not changed, and refused if it has records.
             let is_emptied = match &survey {
                 Ok(survey) => survey.claim.is_some(),
                 Err(why) => !matches!(why, ClaimError::Encrypted),
@@ -242,7 +242,7 @@ impl Pool {
 }
 
 impl Claimed {
-    /// Asks for the heads to be changed in the first group. To be called before that is begun.
+    /// Changes the log headers in the first txg. Called before that begins.
     pub(crate) fn store_in_first_group(self, pool: &Pool) -> Result<(), TaskError> {
         if self.heads.is_empty() {
             return Ok(());

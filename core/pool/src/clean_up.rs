@@ -1,8 +1,8 @@
-//! What an import for writing tidies up first: datasets that were half received, or half destroyed
-//! by an older program, and user holds of processes that are gone.
+//! Cleans up at an import for writing: destroys partly received datasets, and those that an older
+//! program destroyed halfway, and releases temporary user holds.
 //!
-//! They take space, and no command would use them. One that cannot be destroyed stays as it is: the
-//! import does not fail for it, and the next one tries again.
+//! They take space, and no command would use them. A dataset that cannot be destroyed stays,
+//! without failing the import; the next import tries again.
 
 use crate::error::TaskError;
 use crate::pool::Pool;
@@ -13,10 +13,10 @@ use tarn_dataset::task::TaskRefusal;
 use tarn_probe::Operation;
 
 impl Pool {
-    /// Destroys what is marked inconsistent, the deepest first, and takes temporary holds off.
+    /// Destroys inconsistent datasets, the deepest first, and releases temporary holds.
     ///
     /// # Errors
-    /// When the tree cannot be read.
+    /// The tree of datasets cannot be read.
     pub(crate) fn clean_up(&self, operation: &Operation) -> Result<(), DatasetError> {
         let names = inconsistent(self.namespace().view(operation))?;
         for name in names.into_iter().rev() {
@@ -28,7 +28,7 @@ impl Pool {
             }
         }
         if ReleaseTemporaryHolds::is_needed(self.namespace().view(operation))? {
-            // What cannot be written now is tried again by the next import.
+            // If it cannot be written now, the next import tries again.
             if let Err(TaskError::Refused(TaskRefusal::Dataset(error))) =
                 self.run(ReleaseTemporaryHolds, operation)
             {

@@ -1,25 +1,26 @@
-//! How often cloned blocks are referenced (feature `block_cloning`): the door [`RefTable`].
+//! The block reference table (feature `block_cloning`): reference counts of cloned blocks, behind
+//! the door [`RefTable`].
 //!
 //! # Problem
-//! A cloned block has several pointers to it, and none of them says so. Freeing one has to find out
-//! whether others are left, and most blocks were never cloned.
+//! Several pointers lead to a cloned block, and none of them tells. A free has to find out whether
+//! other references are left, and most blocks were never cloned.
 //!
 //! # Mechanism
 //! Each top-level vdev with cloned blocks has a table in the MOS ([`tarn_ondisk::block_cloning`]).
-//! Its counters are in memory: where one is zero nothing near the block was ever cloned, and no
-//! entry is read. Entries are read when a block is given up that may have one, and kept, changed,
-//! until the pass ends, which writes them.
+//! Its counters, one for each range of the vdev, are in memory: where one is zero, the range has no
+//! cloned block, and no entry is read. An entry is read when a block in such a range is freed, and
+//! kept, changed, until the pass ends, which writes it.
 //!
-//! References are added in open groups. They are gathered by group, and entered before anything of
-//! that group is freed ([`ClonedBlockTables::enter`]): a file whose blocks are cloned can be
-//! removed in the same group.
+//! References are added in open txgs. They are gathered by txg, and entered before any free of that
+//! txg ([`ClonedBlockTables::enter`]): a file whose blocks are cloned can be removed in the same
+//! txg.
 //!
 //! # Invariants
-//! - A block with an entry of *n* has *n + 1* pointers to it in all stored trees, lists of what is
-//!   to be freed, and claimed intent logs.
-//! - Entries, counters and sums change in the same group as the pointers.
-//! - Only the thread that stores groups changes tables; so what it reads without the lock is not
-//!   changed meanwhile.
+//! - A block with an entry of *n* has *n + 1* pointers in all stored trees, lists of blocks to be
+//!   freed, and claimed intent logs.
+//! - Entries, counters and sums change in the same txg as the pointers.
+//! - Only the sync thread changes tables; so values that it reads without the lock do not change
+//!   meanwhile.
 
 use crate::directory::Directory;
 use crate::error::PoolError;
@@ -49,21 +50,20 @@ use tarn_ondisk::zap::ZapFlags;
 use tarn_probe::Operation;
 use tarn_vdev::VdevTree;
 
-/// What was cloned in groups that are not stored yet; taken for a moment, with locks of objects
-/// held.
+/// References added in txgs that are not stored yet; held for a moment, inside locks of objects.
 const ADDED: Rank = Rank::new(tarn_host::ranks::LEAF, "references added");
-/// The tables; taken for a moment.
+/// The tables; held for a moment.
 const TABLES: Rank = Rank::new(tarn_host::ranks::LEAF, "cloned blocks");
 
 /// The size of a counter.
 const COUNTER_BYTES: usize = size_of::<u16>();
 
-/// What a table has in all: see `bcloneused` and `bclonesaved` of a pool.
+/// Sums over tables: `bcloneused` and `bclonesaved` of a pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CloneSums {
-    /// What cloned blocks take.
+    /// Space of cloned blocks, each counted once.
     pub used: AllocatedSize,
-    /// What they would take beyond that if each was there as often as it is referenced.
+    /// Space that each further reference would take as a block of its own.
     pub saved: AllocatedSize,
 }
 
@@ -74,7 +74,7 @@ struct Added {
     size: AllocatedSize,
 }
 
-/// The place of a block's first copy, which is the block's name here.
+/// The first DVA of a block, which identifies it in the tables.
 type Place = (VdevId, VdevOffset);
 
 /// The tables of all vdevs of a pool.
@@ -89,14 +89,14 @@ pub(crate) struct ClonedBlockTables {
 /// The table of a vdev.
 #[derive(Debug, Default)]
 struct Table {
-    /// Where it is stored, if it is.
+    /// Its objects, if it is stored.
     stored: Option<StoredTable>,
     counters: Vec<u16>,
     total_count: u64,
     sums: CloneSums,
     /// Entries that the pass has changed, by offset.
     changed: BTreeMap<VdevOffset, Entry>,
-    /// Blocks of counters that have changed.
+    /// Blocks of counters that the pass has changed.
     changed_counters: BTreeSet<usize>,
     is_changed: bool,
 }
@@ -108,7 +108,7 @@ struct StoredTable {
     entries: ObjectId,
 }
 
-/// How often a block is referenced beyond the first time.
+/// The number of references beyond the first.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     stored: u64,
@@ -130,7 +130,7 @@ impl Table {
         counter.is_some_and(|counter| *counter > 0) || self.changed.contains_key(&offset)
     }
 
-    /// One entry more or less is in a range.
+    /// Counts one entry more or less in a range.
     fn count(&mut self, offset: VdevOffset, by: i16) {
         assert!(by == 1 || by == -1, "entries come and go one by one");
         let index = index_of(offset);
@@ -145,8 +145,8 @@ impl Table {
         self.changed_counters.insert(index / per_block);
     }
 
-    /// Adds references to a block that has `stored` of them on the disk, unless the pass has
-    /// changed that.
+    /// Adds references to a block with `stored` references on disk, unless the pass has changed its
+    /// entry.
     fn add(&mut self, offset: VdevOffset, stored: u64, added: Added) {
         assert!(added.count > 0, "a reference was added");
         let entry = Entry {
@@ -165,7 +165,7 @@ impl Table {
         self.is_changed = true;
     }
 
-    /// Gives up a reference to a block that has an entry in memory.
+    /// Releases a reference to a block with an entry in memory.
     fn release(&mut self, offset: VdevOffset, size: AllocatedSize) -> Release {
         let Some(entry) = self.changed.get_mut(&offset).filter(|entry| entry.now > 0) else {
             return Release::Last;
@@ -181,7 +181,7 @@ impl Table {
         Release::Shared
     }
 
-    /// The structure as it is stored.
+    /// The stored header.
     fn head(&self, entries: ObjectId) -> ClonedBlocks {
         ClonedBlocks {
             entries,
@@ -194,7 +194,7 @@ impl Table {
         }
     }
 
-    /// A block of counters as it is stored, and where.
+    /// A stored block of counters, and its offset.
     fn counters_block(&self, block: usize) -> (u64, Vec<u8>) {
         let per_block = narrow(COUNTERS_BLOCK_BYTES) / COUNTER_BYTES;
         let first = block * per_block;
@@ -210,7 +210,7 @@ impl Table {
 }
 
 impl ClonedBlockTables {
-    /// Of a pool with these vdevs, of which nothing is known yet.
+    /// Tables of a pool with these vdevs, not loaded yet.
     pub(crate) fn new(vdevs: Arc<VdevTree>) -> Arc<ClonedBlockTables> {
         Arc::new(ClonedBlockTables {
             vdevs,
@@ -221,12 +221,12 @@ impl ClonedBlockTables {
         })
     }
 
-    /// Says where tables are stored. Once.
+    /// Sets the MOS with the tables. Called once.
     pub(crate) fn set_mos(&self, mos: &Arc<ObjectSet>) {
         let _ = self.mos.set(Arc::downgrade(mos));
     }
 
-    /// Says whether the pool may have cloned blocks.
+    /// Sets whether the pool may have cloned blocks.
     pub(crate) fn set_enabled(&self, is_enabled: bool) {
         self.is_enabled.store(is_enabled, Ordering::Relaxed);
     }
@@ -234,7 +234,7 @@ impl ClonedBlockTables {
     /// Reads the tables of an imported pool.
     ///
     /// # Errors
-    /// A table cannot be read, or contradicts itself: what may be freed is not known.
+    /// A table cannot be read, or contradicts itself: then no free is safe.
     #[doc(alias = "brt_load")]
     pub(crate) fn load(&self, directory: Directory<'_>) -> Result<(), PoolError> {
         let mut tables = BTreeMap::new();
@@ -248,7 +248,7 @@ impl ClonedBlockTables {
         Ok(())
     }
 
-    /// What all tables have.
+    /// The sums over all tables.
     pub(crate) fn sums(&self) -> CloneSums {
         let tables = self.tables.lock();
         let sums = tables.values().map(|table| table.sums);
@@ -258,16 +258,16 @@ impl ClonedBlockTables {
         })
     }
 
-    /// Whether references were added in this group.
+    /// Whether references were added in this txg.
     pub(crate) fn has_added(&self, txg: Txg) -> bool {
         self.added.lock().contains_key(&txg)
     }
 
-    /// Enters what was added in the group that is about to be stored. Before anything of it is
-    /// freed.
+    /// Enters the references added in the txg that is about to be stored. Called before any of its
+    /// frees.
     ///
     /// # Errors
-    /// When a table cannot be read.
+    /// A table cannot be read.
     #[doc(alias = "brt_pending_apply")]
     pub(crate) fn enter(&self, txg: Txg, operation: &Operation) -> Result<(), PoolError> {
         let added = {
@@ -300,8 +300,7 @@ impl ClonedBlockTables {
         Ok(())
     }
 
-    /// The entry that a block has on the disk. None where there is none, or the pass has changed
-    /// it.
+    /// The entry of a block on disk. None where there is none, or the pass has changed it.
     fn stored_count(
         &self,
         vdev: VdevId,
@@ -328,10 +327,10 @@ impl ClonedBlockTables {
             .transpose()
     }
 
-    /// Stores what the pass has changed.
+    /// Stores the changes of the pass.
     ///
     /// # Errors
-    /// When the MOS cannot be changed.
+    /// The MOS cannot be changed.
     #[doc(alias = "brt_sync")]
     pub(crate) fn store(
         &self,
@@ -349,7 +348,7 @@ impl ClonedBlockTables {
         Ok(())
     }
 
-    /// Looks at a table that is there.
+    /// Calls `look` with an existing table.
     fn with_table<T>(&self, vdev: VdevId, look: impl FnOnce(&mut Table) -> T) -> T {
         let mut tables = self.tables.lock();
         look(
@@ -359,8 +358,8 @@ impl ClonedBlockTables {
         )
     }
 
-    /// Stores what has changed in the table of a vdev, which is made or freed with its first or
-    /// last entry.
+    /// Stores the changes of one vdev's table, which is created with its first entry and freed with
+    /// its last.
     fn store_table(
         &self,
         writer: MosWriter<'_>,
@@ -462,7 +461,7 @@ fn place_of(pointer: &BlockPointer) -> Option<Place> {
     Some((first.vdev(), first.offset()))
 }
 
-/// Which counter counts a block.
+/// The index of the counter for an offset.
 fn index_of(offset: VdevOffset) -> usize {
     narrow(offset.get() / RANGE_BYTES)
 }
@@ -471,8 +470,7 @@ fn in_entries(object: ObjectId) -> impl Fn(ZapError) -> PoolError {
     move |cause| PoolError::Zap { object, cause }
 }
 
-/// The count in an entry, which is eight bytes, or one word where feature `block_cloning_endian` is
-/// active.
+/// The count in an entry: eight bytes, or one word where feature `block_cloning_endian` is active.
 fn count_of(vdev: VdevId, entries: ObjectId, value: &ZapValue) -> Result<u64, PoolError> {
     let count = match value {
         ZapValue::Bytes(bytes) => bytes.first_chunk().map(|word| u64::from_le_bytes(*word)),
@@ -486,7 +484,7 @@ fn count_of(vdev: VdevId, entries: ObjectId, value: &ZapValue) -> Result<u64, Po
     })
 }
 
-/// Reads the table of a vdev, all but its entries.
+/// Reads the table of a vdev, without its entries.
 #[doc(alias = "brt_vdev_load")]
 fn load_table(
     directory: Directory<'_>,
@@ -537,7 +535,7 @@ fn load_table(
     })
 }
 
-/// Makes an empty table.
+/// Creates an empty table.
 #[doc(alias = "brt_vdev_create")]
 fn create_table(
     writer: MosWriter<'_>,

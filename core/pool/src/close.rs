@@ -1,9 +1,9 @@
-//! Closing a pool: export, destroy, or just letting go.
+//! Closing a pool: export, destroy, or close without either.
 //!
-//! Everything is stored first, and intent logs are closed that are still open: the system may have
-//! ended their mounts. An exported or destroyed pool then has one more txg, whose labels say so;
-//! the pool was not written since, so the next import need not ask which host used it. A pool that
-//! is only closed stays *active* in its labels, and belongs to this host.
+//! Everything is stored first, and open intent logs are closed: the system may have ended their
+//! mounts. For an export or destroy one more txg follows, whose labels have the new state. After
+//! that the pool is not written, so the next import need not ask which host used it. A pool that is
+//! only closed stays *active* in its labels, and belongs to this host.
 
 use crate::error::TaskError;
 use crate::pool::{Mode, Pool};
@@ -12,10 +12,10 @@ use std::time::Duration;
 use tarn_probe::Operation;
 use tarn_vdev::{PoolFacts, PoolState};
 
-/// How long the threads of a pool that was given up are waited for.
+/// How long closing waits for the threads of a pool that was given up.
 const CLOSE_NS_MAX: u64 = 500_000_000;
 
-/// How often it is looked whether they have ended.
+/// Interval at which it checks for their ends.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How a pool is left.
@@ -25,12 +25,12 @@ pub enum Leaving {
     Exported,
     /// `zpool destroy`: only `zpool import -D` finds it.
     Destroyed,
-    /// The daemon ends: it is imported again when it starts.
+    /// The daemon stops: the pool is imported again when it starts.
     Kept,
 }
 
 impl SyncScope<'_> {
-    /// Changes what labels say, in this group.
+    /// Changes the facts in the labels, in this txg.
     pub(crate) fn change_facts(&self, change: impl FnOnce(&mut PoolFacts) + Send + 'static) {
         let mut changes = self.pool.changed_facts.lock();
         let before = changes.take();
@@ -44,15 +44,15 @@ impl SyncScope<'_> {
 }
 
 impl Pool {
-    /// Stores everything, stops the sync thread and lets the devices go. What is mounted must be
+    /// Stores everything, stops the sync threads and closes the devices. File systems must be
     /// unmounted before.
     ///
     /// # Errors
-    /// When not everything could be stored. The devices are let go all the same: what is stored is
-    /// whole.
+    /// Not everything could be stored. The devices are closed all the same: the stored txg is
+    /// complete.
     pub fn close(&self, leaving: Leaving, operation: &Operation) -> Result<(), TaskError> {
         if self.mode() == Mode::ReadWrite && self.failure().is_none() {
-            // What keeps a log from being closed keeps the group from being stored, which says why.
+            // An error that keeps a log open keeps the txg from being stored, which reports it.
             let _ = self.namespace().close_logs(operation);
         }
         let outcome = match (self.mode(), leaving) {
@@ -65,7 +65,7 @@ impl Pool {
                 self.store_state(PoolState::Destroyed, operation)
             }
         };
-        // The sync thread may wait for devices that are gone, and would for ever.
+        // The sync thread may wait for lost devices, and would for ever.
         if self.failure().is_some() {
             self.give_up();
         }
@@ -83,7 +83,7 @@ impl Pool {
         let began_ns = self.host().monotonic_ns();
         while self.is_given_up() && threads.iter().any(|thread| !thread.is_finished()) {
             if self.host().monotonic_ns() - began_ns > CLOSE_NS_MAX {
-                // In the system's hands. They end when their device answers, or never.
+                // These are in system calls. They end when their device answers, or never.
                 threads.retain(|thread| thread.is_finished());
                 break;
             }
@@ -94,7 +94,7 @@ impl Pool {
         }
     }
 
-    /// Lets go of a pool that was opened and not begun: nothing is stored.
+    /// Closes a pool that was opened and never stored a txg.
     pub(crate) fn abandon(&self) {
         self.txgs().stop();
         self.txgs().forget_dirty();
@@ -102,9 +102,9 @@ impl Pool {
         self.vdevs().close();
     }
 
-    /// One more group, as of which labels have this state.
+    /// Stores one more txg, with this state in the labels.
     fn store_state(&self, state: PoolState, operation: &Operation) -> Result<(), TaskError> {
-        // What is dirty goes first: the last group changes labels only.
+        // Dirty data goes first: the last txg changes labels only.
         self.sync_all(operation)?;
         self.run_in_sync(operation, move |scope| {
             scope.change_facts(move |facts| facts.state = state);
@@ -113,10 +113,10 @@ impl Pool {
         self.store_all(operation)
     }
 
-    /// Stores everything, also what happened to devices while the last txg was stored.
+    /// Stores everything, with the changes of devices' states in the last txg.
     fn store_all(&self, operation: &Operation) -> Result<(), TaskError> {
         self.sync_all(operation)?;
-        // Each of these groups has lost one device more, so there is a last one.
+        // Each of these txgs has lost one device more, so there is a last one.
         while self.is_configuration_changed() {
             self.sync_all(operation)?;
         }

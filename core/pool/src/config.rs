@@ -1,16 +1,15 @@
-//! The configuration: what the MOS and the labels say of the pool and its devices.
+//! The configuration of the pool and its devices in the MOS and the labels.
 //!
 //! # Mechanism
-//! The tree of vdevs counts its changes; other facts (name, state, host, features needed to read)
-//! are compared. In a group in which something has changed, the packed list in the MOS is replaced,
-//! and all labels are written around the uberblock. Otherwise labels are left alone.
+//! The vdev tree counts its changes; other facts (name, state, host, features needed to read) are
+//! compared. In a txg with a change, the packed list in the MOS is replaced, and all labels are
+//! written around the uberblock. Otherwise the labels are not written.
 //!
-//! A device that fails while a group is stored lacks something of it. A later pass says so in the
-//! MOS. If it fails behind the last of them, the labels of that group may say so, the MOS only that
-//! of the next: so the import takes a device for out of date when either says so.
+//! A device that fails while a txg is stored misses a part of it. A later pass records that in the
+//! MOS. If it fails after the last pass, the labels of that txg may record it, but the MOS only in
+//! the next txg: so an import takes a device for out of date when either does.
 //!
-//! A device that is new has no label of the pool until its group is stored: labels of earlier
-//! groups do not name it.
+//! A new device gets labels of the pool with its own txg: labels of earlier txgs do not name it.
 
 use crate::directory::{LEAF_ZAP, TOP_ZAP};
 use crate::error::PoolError;
@@ -23,24 +22,24 @@ use tarn_ondisk::pool_directory::{CONFIG, VDEV_ALLOCATION_BIAS, VDEV_ZAP_MAP};
 use tarn_ondisk::units::{ObjectId, VdevId};
 use tarn_vdev::{AllocationBias, PoolFacts, VdevConfig, VdevKind, VdevTree};
 
-/// The ZAP of the root.
+/// The entry of the root vdev's ZAP.
 const ROOT_ZAP: &str = "com.klarasystems:vdev_zap_root";
 
 impl Pool {
-    /// Whether labels and the MOS say something else than they should.
+    /// Whether the labels and the MOS are out of date.
     pub(crate) fn is_configuration_changed(&self) -> bool {
         let written = *self.configuration.lock();
         written.is_stale || written.changes != Some(self.vdevs().change_count())
     }
 
-    /// Labels must be written in the next group.
+    /// Has the next txg write the labels.
     pub(crate) fn mark_configuration_stale(&self) {
         self.configuration.lock().is_stale = true;
     }
 }
 
-/// Brings the configuration in the MOS up to date: in the first pass, and in a later one if
-/// something happened to devices meanwhile.
+/// Updates the configuration in the MOS: in the first pass, and in a later one if the state of a
+/// device has changed.
 #[doc(alias = "spa_sync_config_object")]
 pub(crate) fn update(scope: &SyncScope<'_>, facts: &mut PoolFacts) -> Result<(), PoolError> {
     let pool = scope.pool;
@@ -66,7 +65,7 @@ pub(crate) fn update(scope: &SyncScope<'_>, facts: &mut PoolFacts) -> Result<(),
     write(scope.writer, facts, pool.vdevs())
 }
 
-/// Replaces the list in the MOS.
+/// Replaces the packed list in the MOS.
 pub(crate) fn write(
     writer: MosWriter<'_>,
     facts: &PoolFacts,
@@ -83,8 +82,8 @@ pub(crate) fn write(
     writer.write_list(id, &facts.mos_list(&vdevs.config()))
 }
 
-/// Makes the objects that belong to vdevs which have none: a ZAP for each, and for top-level vdevs
-/// the array of space maps.
+/// Creates the objects of vdevs that have none: a ZAP for each, and for top-level vdevs the array
+/// of space maps.
 #[doc(alias = "vdev_construct_zaps")]
 pub(crate) fn create_vdev_objects(
     writer: MosWriter<'_>,
@@ -142,7 +141,7 @@ fn create_leaf_zaps(
     Ok(())
 }
 
-/// Reads what is placed on each vdev: the MOS knows it, labels do not.
+/// Reads the allocation class of each vdev, which the MOS has and labels do not.
 pub(crate) fn read_biases(
     directory: crate::directory::Directory<'_>,
     vdevs: &VdevTree,

@@ -1,14 +1,13 @@
 //! Creating a pool: from devices to the first uberblock.
 //!
 //! # Mechanism
-//! Labels are written first that say which pool the devices are going to belong to, as of no txg: a
-//! device that was interrupted here belongs to nothing. Then the MOS is made in memory, with all
-//! that a pool has from the beginning, and stored as txg 4 by the same passes as any other group.
-//! Its uberblock makes the pool.
+//! Labels of txg 0 are written first, which name the future pool: after an interruption here a
+//! device belongs to no pool. Then the MOS is made in memory, with all objects of a new pool, and
+//! stored as txg 4 by the same passes as any other txg. Its uberblock makes the pool.
 //!
 //! # Knows nothing about
-//! Whether devices may be used: the caller has checked ([`tarn_vdev::in_use`]). Which properties
-//! make sense.
+//! Whether devices may be used, which the caller has checked ([`tarn_vdev::in_use`]); and which
+//! properties are valid.
 
 use crate::cloned_blocks::ClonedBlockTables;
 use crate::config;
@@ -55,14 +54,13 @@ use tarn_vdev::{
     Leaf, OpenOptions, PoolFacts, PoolState, TopLevelConfig, VdevConfig, VdevKind, VdevTree,
 };
 
-/// The first group of a pool. What was freed in the three before it could be free, if there were
-/// any.
+/// The first txg of a pool. Frees of the three before it could be reused, if there were any.
 const TXG_INITIAL: u64 = 4;
 
 /// The version of pools with features.
 const VERSION_FEATURES: u64 = 5000;
 
-/// What pool to make.
+/// The pool to create.
 pub struct CreateRequest<'a> {
     /// Its name.
     pub name: &'a str,
@@ -70,31 +68,31 @@ pub struct CreateRequest<'a> {
     pub vdevs: Vec<NewVdev>,
     /// Hot spares.
     pub spares: Vec<VdevConfig>,
-    /// `ashift`; none to go by what devices say.
+    /// `ashift`; none to take the devices' sector sizes.
     pub ashift: Option<u32>,
     /// Features to enable.
     pub features: Vec<Feature>,
-    /// Properties of the pool that are stored, as they are stored.
+    /// Properties of the pool in the MOS, in their stored form.
     pub properties: Vec<(String, ZapValue)>,
-    /// `comment`, which labels have.
+    /// `comment`, which is in the labels.
     pub comment: Option<String>,
-    /// `compatibility`, which labels have.
+    /// `compatibility`, which is in the labels.
     pub compatibility: Option<String>,
-    /// Properties of the root dataset, as they are stored.
+    /// Properties of the root dataset, in their stored form.
     pub root_properties: Vec<(String, ZapValue)>,
-    /// Facts of the root file system.
+    /// Properties in the root file system's master node.
     pub root_facts: tarn_dataset::initialize::NewFilesystem,
     /// Fills the root file system.
     pub fill: Arc<dyn FillFilesystem>,
-    /// Tells owners of files apart.
+    /// Names the owners of files, for accounting.
     pub ownership: Arc<dyn Ownership>,
     /// The host that uses it.
     pub owner: PoolOwner,
-    /// The command line, for the record of how the pool was made.
+    /// The version text for the history's first record.
     pub version_text: String,
 }
 
-/// A top-level vdev to be made.
+/// A new top-level vdev.
 #[derive(Debug, Clone)]
 pub struct NewVdev {
     /// Its kind, with its children and their paths.
@@ -103,10 +101,10 @@ pub struct NewVdev {
     pub is_log: bool,
 }
 
-/// Gives a new vdev everything it does not have yet: guids, sector size, sizes.
+/// Fills in what a new vdev lacks: guids, sector size, sizes.
 ///
 /// # Errors
-/// When a device cannot be opened, or is too small.
+/// A device cannot be opened, or is too small.
 pub(crate) fn complete_vdev(
     host: &Host,
     new: &NewVdev,
@@ -159,7 +157,7 @@ pub(crate) fn complete_vdev(
         .into_iter()
         .map(|room| room.unwrap_or(AllocatedSize::ZERO))
         .collect();
-    // As in OpenZFS, one that a device cannot do is as if none was asked for.
+    // As in OpenZFS, an `ashift` below a device's sector size is ignored.
     let is_possible = |shift: &u32| sectors.iter().all(|sectors| sectors.logical <= *shift);
     let chosen = ashift
         .filter(is_possible)
@@ -185,16 +183,16 @@ pub(crate) fn complete_vdev(
     Ok(config)
 }
 
-/// A guid that is not zero.
+/// A random guid other than zero.
 pub(crate) fn new_guid(host: &Host) -> Guid {
     Guid::new(host.random_u64().max(1))
 }
 
 impl Pool {
-    /// Makes a pool, and opens it for writing.
+    /// Creates a pool, and opens it for writing.
     ///
     /// # Errors
-    /// When devices cannot be opened or written. What was on them may be lost then.
+    /// Devices cannot be opened or written. Their earlier contents may be lost then.
     pub fn create(
         host: &Host,
         cache: &Arc<Cache>,
@@ -219,7 +217,7 @@ impl Pool {
     }
 }
 
-/// What labels say of the new pool.
+/// The facts of the new pool for its labels.
 fn first_facts(request: &CreateRequest<'_>, guid: Guid) -> PoolFacts {
     PoolFacts {
         version: VERSION_FEATURES,
@@ -236,7 +234,7 @@ fn first_facts(request: &CreateRequest<'_>, guid: Guid) -> PoolFacts {
     }
 }
 
-/// Labels as of no txg, on all devices.
+/// Writes labels of txg 0 on all devices.
 fn write_first_labels(
     vdevs: &VdevTree,
     facts: &PoolFacts,
@@ -249,7 +247,7 @@ fn write_first_labels(
     Ok(())
 }
 
-/// Labels as of no txg, on the devices of one top-level vdev of the tree `root`.
+/// Writes labels of txg 0 on the devices of one top-level vdev of the tree `root`.
 pub(crate) fn write_first_label(
     leaves: &[Arc<Leaf>],
     facts: &PoolFacts,
@@ -267,7 +265,7 @@ pub(crate) fn write_first_label(
     Ok(())
 }
 
-/// Gives hot spares their guids, and labels that say what they are.
+/// Gives hot spares their guids and their labels.
 fn label_spares(host: &Host, spares: &[VdevConfig]) -> Result<Vec<VdevConfig>, ImportError> {
     let mut labelled = Vec::new();
     for spare in spares {
@@ -288,7 +286,7 @@ fn label_spares(host: &Host, spares: &[VdevConfig]) -> Result<Vec<VdevConfig>, I
     Ok(labelled)
 }
 
-/// Puts the pool together and stores its first group.
+/// Assembles the pool and stores its first txg.
 fn assemble(
     host: &Host,
     cache: &Arc<Cache>,
@@ -385,7 +383,7 @@ fn store_first_group(pool: &Pool, tx: &mut SyncTx) -> Result<(), PoolError> {
     pool.sync_group(tx, &mut jobs, &operation)
 }
 
-/// The root of a pool that has no group yet.
+/// The uberblock of a pool without txgs.
 fn empty_uberblock(vdevs: &VdevTree) -> Uberblock {
     Uberblock {
         magic: Uberblock::MAGIC,
@@ -403,7 +401,7 @@ fn empty_uberblock(vdevs: &VdevTree) -> Uberblock {
     }
 }
 
-/// What the first contents of the MOS are made from.
+/// The inputs for the first contents of the MOS.
 struct Making<'a> {
     host: &'a Host,
     request: &'a CreateRequest<'a>,
@@ -414,7 +412,7 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// All that a pool has from the beginning.
+    /// Creates the first objects of the MOS.
     fn fill_mos(
         &self,
         writer: MosWriter<'_>,
@@ -438,7 +436,7 @@ impl Making<'_> {
         .map_err(in_mos)?;
         let features = SyncingFeatures::new(writer, PoolFeatures::default());
         features.create_zaps()?;
-        // First, so that it says of each of the others when it was enabled.
+        // First, so that it records in which txg each of the others was enabled.
         let is_wanted = |feature: Feature| request.features.contains(&feature);
         for feature in Feature::ALL.iter().copied().filter(|f| is_wanted(*f)) {
             features.enable(feature)?;

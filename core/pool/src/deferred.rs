@@ -1,4 +1,4 @@
-//! Frees of late passes: a list in the MOS of blocks to free in the next txg.
+//! Deferred frees: a list in the MOS of blocks that late passes leave to the next txg.
 
 use crate::error::PoolError;
 use crate::mos_writer::MosWriter;
@@ -9,12 +9,12 @@ use tarn_ondisk::bpobj::PointerListVersion;
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::pool_directory::SYNC_POINTER_LIST;
 
-/// The block size of the list. As OpenZFS's: it is stored in every group, in full size, also where
-/// the pool has no large range left.
+/// The block size of the list, as OpenZFS's: the list is stored in every txg, in full size, also
+/// where the pool has no large free range left.
 const BLOCK_BYTES: u64 = 16 << 10;
 
-/// Makes the list of a new pool. It is not compressed: passes end sooner when blocks keep their
-/// size.
+/// Creates the list of a new pool. It is not compressed: passes converge sooner when blocks keep
+/// their size.
 pub(crate) fn create(writer: MosWriter<'_>) -> Result<(), PoolError> {
     let list = PointerList::create(
         writer.mos,
@@ -43,7 +43,7 @@ fn open(writer: MosWriter<'_>) -> Result<PointerList, PoolError> {
     list.map_err(|cause| PoolError::Object { object: id, cause })
 }
 
-/// Frees what the txg before has put off. In the first pass.
+/// Frees the blocks that the last txg deferred. Called in the first pass.
 #[doc(alias = "spa_sync_deferred_frees")]
 pub(crate) fn free_all(writer: MosWriter<'_>, io: &BlockIo) -> Result<(), PoolError> {
     assert_eq!(
@@ -72,7 +72,7 @@ pub(crate) fn free_all(writer: MosWriter<'_>, io: &BlockIo) -> Result<(), PoolEr
     })
 }
 
-/// Puts blocks off.
+/// Defers frees.
 pub(crate) fn put(writer: MosWriter<'_>, pointers: &[BlockPointer]) -> Result<(), PoolError> {
     let list = open(writer)?;
     let entries: Vec<Entry> = pointers

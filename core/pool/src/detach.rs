@@ -1,7 +1,7 @@
-//! Detaching a device from a mirror: the others have what it has.
+//! `zpool detach`: removes a device from a mirror.
 //!
-//! Of a mirror for data one of the others has to be whole: in use, with an empty dirty time log. A
-//! log vdev is emptied first, and then any device will do that works.
+//! In a data mirror another device must be complete: in use, with an empty dirty time log. A log
+//! vdev is emptied first, and then any other working device suffices.
 //!
 //! # After a crash
 //! The pool is found with the device or without it; in the second case the device may still have
@@ -16,17 +16,17 @@ use tarn_ondisk::units::Guid;
 use tarn_probe::Operation;
 use tarn_vdev::{Change, Departed, Leaf, VdevConfig};
 
-/// What has no copies.
+/// The refusal for a device without copies.
 const NOT_A_MIRROR: VdevChangeError = VdevChangeError::WrongKind {
     why: "only applicable to mirror and replacing vdevs",
 };
 
 impl Pool {
-    /// Takes a device out of its mirror, and waits until that is stored.
+    /// Removes a device from its mirror, and waits until that is stored.
     ///
     /// # Errors
-    /// It is no copy of anything, none of the others has all of it, or nothing can be stored: it
-    /// stays.
+    /// The device has no copies, no other device is complete, or the pool stores nothing: the
+    /// device stays.
     #[doc(alias = "spa_vdev_detach")]
     pub fn detach(&self, guid: Guid, operation: &Operation) -> Result<(), VdevChangeError> {
         self.require_writable()?;
@@ -71,7 +71,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Refuses if no other device has what this one has.
+    /// Refuses if no other device has all data of this one.
     #[doc(alias = "vdev_dtl_required")]
     fn require_replicas(
         &self,
@@ -88,7 +88,7 @@ impl Pool {
     }
 }
 
-/// Whether a device may be all that is left.
+/// Whether a device may be the only one left.
 fn is_enough(is_log: bool) -> impl Fn(&Leaf) -> bool {
     move |leaf| match is_log {
         true => leaf.is_usable(),

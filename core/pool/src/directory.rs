@@ -1,4 +1,4 @@
-//! The pool's directory: object 1 of the MOS, from which everything else is found by name.
+//! The pool directory: object 1 of the MOS, which has the other objects of the pool by name.
 
 use crate::error::PoolError;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) const LEAF_ZAP: &str = "com.delphix:vdev_zap_leaf";
 /// Name of the ZAP of a top-level vdev in its configuration.
 pub(crate) const TOP_ZAP: &str = "com.delphix:vdev_zap_top";
 
-/// The MOS, to read, on behalf of an operation.
+/// A reader of the MOS for one operation.
 #[derive(Clone, Copy)]
 pub struct Directory<'a> {
     mos: &'a Arc<ObjectSet>,
@@ -32,7 +32,7 @@ impl<'a> Directory<'a> {
         Directory { mos, operation }
     }
 
-    /// On whose behalf it is read.
+    /// The operation of the reads.
     pub fn operation(self) -> &'a Operation {
         self.operation
     }
@@ -48,18 +48,18 @@ impl<'a> Directory<'a> {
         Ok(ObjectZap::of(&self.object(id)?, self.operation))
     }
 
-    /// The value of a name of the directory.
+    /// The value of an entry of the directory.
     pub fn value(self, name: &str) -> Result<Option<ZapValue>, PoolError> {
         self.value_in(POOL_DIRECTORY, name)
     }
 
-    /// The value of a name of any ZAP of the MOS.
+    /// The value of an entry of any ZAP of the MOS.
     pub fn value_in(self, zap: ObjectId, name: &str) -> Result<Option<ZapValue>, PoolError> {
         let found = self.zap(zap)?.lookup(name);
         found.map_err(|cause| PoolError::Zap { object: zap, cause })
     }
 
-    /// The object that a name of the directory leads to.
+    /// The object of an entry of the directory.
     pub fn find(self, name: &str) -> Result<Option<ObjectId>, PoolError> {
         Ok(self
             .value(name)?
@@ -67,7 +67,7 @@ impl<'a> Directory<'a> {
             .map(ObjectId::new))
     }
 
-    /// The object that a name leads to which every pool has.
+    /// The object of an entry that every pool has.
     pub fn require(self, name: &'static str) -> Result<ObjectId, PoolError> {
         self.find(name)?.ok_or(PoolError::Missing { name })
     }
@@ -91,7 +91,7 @@ impl<'a> Directory<'a> {
             .map_err(|cause| PoolError::Corrupt { object: id, cause })
     }
 
-    /// A packed list that is an object's contents; its bonus is its size.
+    /// The packed list in an object; its bonus has the length.
     pub fn packed_list(self, id: ObjectId) -> Result<NvList, PoolError> {
         let object = self.object(id)?;
         let corrupt = |cause| PoolError::Corrupt { object: id, cause };
@@ -114,7 +114,7 @@ impl<'a> Directory<'a> {
         NvList::decode(&bytes).map_err(|cause| PoolError::List { object: id, cause })
     }
 
-    /// The pool's configuration with its whole tree of devices.
+    /// The pool's configuration with its whole vdev tree.
     pub fn configuration(self) -> Result<NvList, PoolError> {
         self.packed_list(self.require(name::CONFIG)?)
     }

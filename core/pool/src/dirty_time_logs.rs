@@ -1,27 +1,26 @@
 //! Dirty time logs in the MOS: which txgs each device misses.
 //!
 //! # Problem
-//! A device that could not be written, or was not there, comes back with what it had. Its
-//! [dirty time log](tarn_vdev::dtl) says what it lacks. The next import has to know it, and so has
-//! OpenZFS: where the log is empty it reads from the device, and lets its siblings be detached.
+//! A device that could not be written, or was absent, comes back with old contents. Its [dirty time
+//! log](tarn_vdev::dtl) has the txgs that it misses. The next import must know them, and so must
+//! OpenZFS: if the log is empty it reads from the device, and allows its siblings to be detached.
 //!
 //! # Mechanism
-//! A log is a space map of txgs instead of places, in the object that the device's configuration
-//! names `DTL`. It is written anew in each sync pass in which it says something else than the
-//! device's log in memory, as far as that goes up to the txg that is stored: OpenZFS would not be
-//! done with a device before it has resilvered txgs that never come. It is loaded when the pool is
-//! opened.
+//! A log is a space map of txgs instead of offsets, in the object that the device's configuration
+//! names `DTL`. Each sync pass rewrites it if it differs from the device's log in memory, up to the
+//! txg that is stored: OpenZFS would never finish with a device whose log has txgs that do not
+//! come. It is loaded when the pool is opened.
 //!
-//! Devices of log vdevs have no log in the MOS ([`log_devices`](crate::log_devices)): what they
-//! have is in memory, too, and their configuration says from which birth on they missed writes.
+//! Devices of log vdevs have no log in the MOS ([`log_devices`](crate::log_devices)): their
+//! contents are in memory, too, and their configuration has the txg since which they missed writes.
 //!
 //! # After a crash
-//! A device that fails behind the last pass of a txg lacks something of it, and its log says so
-//! only in the next txg, which follows at once. Until then the labels say it
+//! A device that fails after the last pass of a txg misses a part of it, and its log has that only
+//! in the next txg, which follows at once. Until then the labels have it
 //! ([`VdevConfig::unsaved_dtl`]). If it fails when these are written, it has an older uberblock.
 //!
 //! # Invariants
-//! - What the log of a device says in the MOS is what its log in memory said up to that txg.
+//! - The log of a device in the MOS equals its log in memory up to that txg.
 
 use crate::directory::Directory;
 use crate::error::PoolError;
@@ -44,7 +43,7 @@ use tarn_vdev::{Dtl, Leaf, VdevConfig};
 #[doc(alias = "zfs_vdev_dtl_sm_blksz")]
 const BLOCK_BYTES: u64 = 4096;
 
-/// No log that makes sense has more entries: a device was not taken out of use so often.
+/// Most entries of a plausible log: a device was not taken out of use more often.
 const ENTRIES_MAX: u64 = 1 << 20;
 
 /// All txgs, each of which is one unit.
@@ -55,12 +54,11 @@ const ALL_TXGS: Region = Region {
 };
 
 impl Pool {
-    /// Loads the dirty time logs of all devices. To be done before anything is written that relies
-    /// on devices.
+    /// Loads the dirty time logs of all devices. Called before any write that relies on devices.
     ///
     /// # Errors
-    /// A log cannot be read. A pool that is only read goes on, and takes the device for one that
-    /// misses all.
+    /// A log cannot be read. A pool that is open read-only goes on, and takes the device for one
+    /// that misses all.
     #[doc(alias = "vdev_dtl_load")]
     pub(crate) fn load_dtls(&self, operation: &Operation) -> Result<(), PoolError> {
         let root = self.vdevs().config();
@@ -70,7 +68,7 @@ impl Pool {
             let Some(log) = log_of(leaf) else {
                 continue;
             };
-            // What is said of one device would be overwritten with what is said of the other.
+            // Two devices with one log would overwrite each other's.
             if !seen.insert(log) {
                 return Err(bad_log(log, "two devices have the same one"));
             }
@@ -86,7 +84,7 @@ impl Pool {
     }
 }
 
-/// Brings the logs of all devices up to date, in each pass: devices fail while a txg is stored.
+/// Updates the logs of all devices, in each pass: devices fail while a txg is stored.
 #[doc(alias = "vdev_dtl_sync")]
 pub(crate) fn store(scope: &SyncScope<'_>) -> Result<(), PoolError> {
     let (vdevs, txg) = (scope.pool.vdevs(), scope.writer.tx.txg());
@@ -161,7 +159,7 @@ fn all_until(newest: Txg) -> Dtl {
     all
 }
 
-/// What a device misses, as its log says.
+/// The txgs that a device misses, from its log.
 fn read(
     directory: Directory<'_>,
     log: ObjectId,
@@ -169,7 +167,7 @@ fn read(
     operation: &Operation,
 ) -> Result<Dtl, PoolError> {
     let object = directory.object(log)?;
-    // It may be written over later.
+    // The object will be overwritten, so its type is checked.
     if object.info().object_type != ObjectType::SpaceMap {
         return Err(bad_log(log, "it is no space map"));
     }
@@ -194,8 +192,8 @@ fn read(
             }
         },
     )?;
-    // Where the head says something else than the entries, or there are too many, all may be
-    // missing.
+    // If the header contradicts the entries, or there are too many, the device is taken to miss
+    // all.
     match i64::try_from(dtl.count()) == Ok(head.allocated) && count < ENTRIES_MAX {
         true => Ok(dtl),
         false => {
@@ -214,7 +212,7 @@ fn bad_log(log: ObjectId, why: &'static str) -> PoolError {
     PoolError::Corrupt { object: log, cause }
 }
 
-/// Writes a log anew.
+/// Rewrites a log.
 fn replace(scope: &SyncScope<'_>, object: &Arc<Object>, dtl: &Dtl) -> Result<(), PoolError> {
     let (writer, block) = (scope.writer, object.block_size().get());
     let version = version_of(scope.features.now().is_active(Feature::SpacemapV2.guid()));

@@ -11,7 +11,7 @@ use tarn_ondisk::units::{ObjectId, Txg, VdevId};
 use tarn_vdev::{ConfigError, LabelError, OpenError, VdevWriteError};
 use thiserror::Error;
 
-/// Why something of the pool could not be read.
+/// Why a part of the pool could not be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -20,7 +20,7 @@ pub enum PoolError {
     Object {
         /// Its number.
         object: ObjectId,
-        /// Why.
+        /// The reason.
         cause: ObjectError,
     },
     /// A ZAP of the MOS could not be read.
@@ -28,81 +28,80 @@ pub enum PoolError {
     Zap {
         /// Its number.
         object: ObjectId,
-        /// Why.
+        /// The reason.
         cause: ZapError,
     },
-    /// An object of the MOS is not what it should be.
+    /// An object of the MOS is malformed.
     #[error("object {object} of the MOS is damaged: {cause}")]
     Corrupt {
         /// Its number.
         object: ObjectId,
-        /// What is wrong.
+        /// The fault.
         cause: Corrupt,
     },
-    /// A packed list of the MOS is not what it should be.
+    /// A packed list of the MOS is malformed.
     #[error("object {object} of the MOS is damaged: {cause}")]
     List {
         /// Its number.
         object: ObjectId,
-        /// What is wrong.
+        /// The fault.
         cause: Corrupt,
     },
-    /// Something that every pool has is not there.
+    /// An object that every pool has is missing.
     #[error("the pool's directory has no {name}")]
     Missing {
-        /// Its name there.
+        /// Its name in the directory.
         name: &'static str,
     },
-    /// A feature that is not enabled was to be used. The caller must have checked.
+    /// A feature that is not enabled was to be used: the caller must check before.
     #[error("feature {} is not enabled", .feature.guid())]
     FeatureDisabled {
         /// The feature.
         feature: Feature,
     },
-    /// A feature was given up more often than it was used.
+    /// A feature's count was decreased below zero.
     #[error("feature {} is not in use", .feature.guid())]
     FeatureUnused {
         /// The feature.
         feature: Feature,
     },
-    /// The pool was closed while something of it was to be read.
+    /// The pool was closed during the read.
     #[error("the pool is closed")]
     Closed,
-    /// Features are counted while a txg is stored only.
+    /// Feature counts change only while a txg is stored.
     #[error("features are counted only while a transaction group is stored")]
     NotSyncing,
     /// Objects could not be stored.
     #[error(transparent)]
     Sync(#[from] SyncError),
-    /// A block that the pool gave up could not be freed.
+    /// A freed block of the pool could not be freed.
     #[error(transparent)]
     Free(#[from] BlockFreeError),
-    /// How often cloned blocks are referenced is not known for certain. Freeing a block may free
-    /// what is in use.
+    /// The reference count of a cloned block is uncertain. Freeing the block may free one in use.
     #[error("the table of cloned blocks of vdev {vdev} (object {object} of the MOS): {why}")]
     ClonedBlocks {
-        /// The dataset that has the blocks.
+        /// The vdev of the block.
         vdev: VdevId,
         /// The table.
         object: ObjectId,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
-    /// A vdev has no array of space maps, so nothing may be placed on it.
+    /// A vdev has no array of space maps, so no block may be allocated on it.
     #[error("vdev {vdev} has no array of space maps")]
     NoSpaceMaps {
-        /// Which.
+        /// The vdev.
         vdev: VdevId,
     },
     /// Devices could not be written.
     #[error(transparent)]
     Write(#[from] VdevWriteError),
-    /// Storing does not come to an end: this is a mistake of ours, and nothing of the group counts.
+    /// The passes of a txg do not converge: a bug in Tarn. The txg is not stored.
     #[error("transaction group {txg} is still changing in pass {pass}")]
     Endless {
-        /// The group.
+        /// The txg.
         txg: Txg,
-        /// How often it went round.
+        /// The number of passes.
         pass: u32,
     },
     /// The tree of datasets could not be read.
@@ -111,8 +110,8 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// What is wrong with a name or value that a job was given, where that is what failed and not
-    /// the pool.
+    /// The text of the fault in a name or value that a job was given, if that is what failed and
+    /// not the pool.
     pub(crate) fn of_argument(&self) -> Option<String> {
         match self {
             PoolError::Dataset(cause) => cause.of_argument(),
@@ -132,40 +131,40 @@ pub enum ImportError {
     /// A device cannot be opened.
     #[error("{0}")]
     Open(#[from] tarn_host::OpenError),
-    /// What labels or the MOS say about the devices makes no sense.
+    /// The configuration in labels or the MOS is malformed.
     #[error("the pool's configuration is damaged: {0}")]
     Configuration(#[from] ConfigError),
     /// Labels could not be read.
     #[error("labels: {0}")]
     Labels(#[from] LabelError),
-    /// There is no uberblock that verifies.
+    /// No uberblock verifies.
     #[error("no uberblock of any device verifies")]
     NoUberblock,
-    /// The version is none we know.
+    /// The version is unknown.
     #[error("pool version {version} is not supported")]
     Version {
         /// The version.
         version: u64,
     },
-    /// The number of the newest group is none that a pool has.
+    /// The txg of the newest uberblock is implausible.
     #[error("the uberblock is of transaction group {txg}, which no pool has")]
     Txg {
-        /// The group.
+        /// The txg.
         txg: Txg,
     },
-    /// Features are in use that we do not have; the pool cannot be opened at all.
+    /// Unknown features are active; the pool cannot be opened at all.
     #[error("unsupported features are in use: {}", .features.join(", "))]
     UnsupportedFeatures {
         /// Their guids.
         features: Vec<String>,
     },
-    /// Features are in use that we can only read.
+    /// Features are active that allow only reading.
     #[error("features are in use that can only be read: {}", .features.join(", "))]
     OnlyReadable {
         /// Their guids.
         features: Vec<String>,
     },
-    /// There are deduplicated blocks. How often they are referenced is in tables that we do not
+    /// The pool has deduplicated blocks. Their reference counts are in tables that Tarn does not
     /// write, so none of them can be freed.
     #[error(
         "the pool has deduplicated blocks (table {table}), which can be read and not be freed; import it with '-o readonly=on'"
@@ -174,37 +173,37 @@ pub enum ImportError {
         /// One of the tables, as the pool's directory names it.
         table: String,
     },
-    /// An earlier run left an intent log that cannot be replayed here. Writing the pool without
-    /// replaying it loses what it holds.
+    /// An intent log cannot be replayed here. Writing the pool without replaying it loses its
+    /// records.
     #[error(
         "dataset {dataset}: {why}; import the pool read-only, or with OpenZFS, which may be able to replay the log, or give it up with 'zpool import -o discardlog'"
     )]
     IntentLog {
-        /// The dataset that has it.
+        /// The dataset of the log.
         dataset: String,
-        /// Why it cannot be.
+        /// The reason.
         why: String,
     },
-    /// Other hosts expect to see that the pool is in use, and we do not show it.
+    /// Other hosts expect uberblocks that show the pool in use, which Tarn does not write.
     #[error("pool has the multihost property on, which is not supported by this version")]
     Multihost,
     /// Another host began to write the pool while it was being opened.
     #[error("pool is being written by another host")]
     WrittenElsewhere,
-    /// A vdev has no array of space maps: its addition was cut short by an earlier version, or the
-    /// configuration is damaged. Taking it for empty may overwrite what is there.
+    /// A vdev has no array of space maps: an earlier version was interrupted in adding it, or the
+    /// configuration is damaged. Taking it for empty may overwrite data.
     #[error("vdev {vdev} has no array of space maps, so what is free on it is not known")]
     NoSpaceMaps {
         /// Its name.
         vdev: String,
     },
-    /// Devices have sectors that are larger than the format knows.
+    /// Devices have larger sectors than the format allows.
     #[error("a device has sectors that are too large")]
     SectorsTooLarge,
-    /// The first transaction group could not be stored.
+    /// The first txg could not be stored.
     #[error("{0}")]
     Sync(#[from] TaskError),
-    /// The pool's own structures could not be read.
+    /// The MOS could not be read.
     #[error("{0}")]
     Pool(#[from] PoolError),
 }
@@ -213,13 +212,14 @@ pub enum ImportError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum VdevChangeError {
-    /// Intent logs that were not replayed yet are on the device. Mounting their datasets cures it.
+    /// Intent logs that are not replayed have blocks on the device. Mounting their datasets replays
+    /// them.
     #[error("log device has unplayed intent logs")]
     UnplayedLogs {
-        /// The dataset that has them.
+        /// The datasets of the logs.
         datasets: Vec<String>,
     },
-    /// Nothing else has what is on the device.
+    /// No other device has the device's data.
     #[error("no valid replicas")]
     NoReplicas,
     /// A new device is smaller than the vdev needs.
@@ -230,10 +230,10 @@ pub enum VdevChangeError {
         "new device has a different optimal sector size; use the option '-o ashift=N' to override the optimal size"
     )]
     LargerSectors,
-    /// The vdev is not of a kind that can be changed so.
+    /// The vdev is not of a kind that can be changed like this.
     #[error("{why}")]
     WrongKind {
-        /// What is possible.
+        /// The kind that is needed.
         why: &'static str,
     },
     /// A device cannot be used.
@@ -242,12 +242,12 @@ pub enum VdevChangeError {
     /// The pool could not be changed.
     #[error(transparent)]
     Task(#[from] TaskError),
-    /// The pool's own structures could not be read.
+    /// The MOS could not be read.
     #[error(transparent)]
     Pool(#[from] PoolError),
 }
 
-/// Why a change of the pool did not happen.
+/// Why a change of the pool was not made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
@@ -260,11 +260,11 @@ pub enum TaskError {
     /// The pool is being closed.
     #[error("the pool is being closed")]
     Stopped,
-    /// The pool is suspended: devices could not be written. What was asked for may or may not have
-    /// happened when the pool is imported again.
+    /// The pool is suspended: devices could not be written. The next import shows whether the
+    /// change was stored.
     #[error("the pool is suspended: {why}")]
     Suspended {
-        /// What failed.
+        /// The error.
         why: String,
     },
 }

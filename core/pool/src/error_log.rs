@@ -1,7 +1,7 @@
-//! The error logs of a pool, as far as syncing a txg changes them.
+//! The error logs of a pool, as far as a sync changes them.
 //!
-//! There are two, of the errors that the last scrub found and of those that one finds that runs:
-//! see [`tarn_ondisk::error_log`]. Nothing is added to them here; scrubs do that.
+//! There are two, one for the last scrub and one for a running scrub: see
+//! [`tarn_ondisk::error_log`]. Only scrubs add errors, so nothing here does.
 
 use crate::directory::Directory;
 use crate::error::PoolError;
@@ -13,11 +13,11 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{ERROR_LOG_LAST, ERROR_LOG_SCRUB};
 use tarn_ondisk::units::{ObjectId, Txg};
 
-/// The names of both logs in the pool's directory.
+/// The entries of both logs in the pool directory.
 const LOGS: [&str; 2] = [ERROR_LOG_LAST, ERROR_LOG_SCRUB];
 
-/// How many errors are known; where they are listed by head (feature `head_errlog`) one that
-/// several datasets share counts for each.
+/// Number of known errors. Where they are listed by head (feature `head_errlog`), one that several
+/// datasets share counts for each.
 #[doc(alias = "spa_approx_errlog_size")]
 pub(crate) fn count(directory: Directory<'_>, is_by_head: bool) -> Result<u64, PoolError> {
     let mut count = 0_u64;
@@ -35,11 +35,10 @@ pub(crate) fn count(directory: Directory<'_>, is_by_head: bool) -> Result<u64, P
     Ok(count)
 }
 
-/// Lists errors by head, as logs do from the moment the feature `head_errlog` is enabled. Taking a
-/// log of one form for the other would free what it does not own.
+/// Converts the error logs to lists by head, which they are once the feature `head_errlog` is
+/// enabled. A log taken for the other form would have the wrong objects freed.
 ///
-/// `head_of` gives the head of the file system or volume that a dataset belongs to, if it is there.
-/// Entries that make no sense say nothing, and go.
+/// `head_of` returns the head of a dataset, if the dataset exists. Malformed entries are dropped.
 #[doc(alias = "spa_upgrade_errlog")]
 pub(crate) fn list_by_head(
     writer: MosWriter<'_>,
@@ -52,12 +51,12 @@ pub(crate) fn list_by_head(
         };
         let new = writer.create_zap(ObjectType::ErrorLog)?;
         let mut zaps: BTreeMap<ObjectId, ObjectId> = BTreeMap::new();
-        // What cannot be read is found again by the next scrub.
+        // The next scrub finds again what cannot be read here.
         for (entry, what) in writer.directory().entries(old).unwrap_or_default() {
             let Ok(place) = ErrorPlace::from_name(entry.as_bytes()) else {
                 continue;
             };
-            // Of the MOS, and of what is not there any more, the number itself is kept.
+            // For the MOS, and for destroyed datasets, the number itself is kept.
             let head = head_of(place.dataset).unwrap_or(place.dataset);
             let zap = match zaps.get(&head) {
                 Some(zap) => *zap,
@@ -72,15 +71,14 @@ pub(crate) fn list_by_head(
                 object: place.object,
                 level: place.level,
                 block: place.block,
-                // When the block was written is not in the old log. Zero says so: the head is shown
-                // then.
+                // The old log does not have the block's birth. With zero, the head is shown.
                 birth: Txg::ZERO,
             };
             writer.put(zap, &place.to_string(), &what)?;
         }
         writer.link(name, new)?;
         let object = writer.directory().object(old);
-        // An object of another type is not an error log, whatever the disk says.
+        // An object of another type is not an error log, whatever the directory says.
         if object.is_ok_and(|object| object.object_type() == ObjectType::ErrorLog) {
             writer.free(old)?;
         }
@@ -88,7 +86,7 @@ pub(crate) fn list_by_head(
     Ok(())
 }
 
-/// Those that are there.
+/// The logs that exist.
 fn logs(directory: Directory<'_>) -> Result<Vec<ObjectId>, PoolError> {
     let mut found = Vec::new();
     for name in LOGS {

@@ -1,22 +1,22 @@
-//! Why a pool is suspended, and what cures it: [`Failure`]. What happens then:
+//! The reason of a suspension, and its remedy: [`Failure`]. Its effects:
 //! [`suspend`](crate::suspend).
 
-/// Why nothing is stored.
+/// Why the pool stores nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
-    /// What failed.
+    /// The error.
     pub(crate) why: String,
-    /// What cures it.
+    /// The remedy.
     pub(crate) cure: Cure,
 }
 
-/// What lets a suspended pool go on.
+/// What resumes a suspended pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cure {
-    /// That devices come back.
+    /// Devices come back.
     Devices,
-    /// That it is imported again.
+    /// The pool is exported and imported again.
     Import,
-    /// It was given up.
+    /// Nothing: it was given up.
     None,
 }

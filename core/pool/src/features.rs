@@ -1,4 +1,4 @@
-//! Features: which are enabled, which are active, and what that allows.
+//! Feature flags: which are enabled, which are active, and which access they allow.
 
 use crate::directory::Directory;
 use crate::error::{ImportError, PoolError};
@@ -16,14 +16,14 @@ use tarn_ondisk::pool_directory as name;
 /// The features of a pool, by guid.
 #[derive(Debug, Clone, Default)]
 pub struct PoolFeatures {
-    /// How often each enabled feature is in use.
+    /// The use count of each enabled feature.
     counts: BTreeMap<String, u64>,
-    /// Which of them even readers must know.
+    /// Whether each of them is needed even to read.
     needed_to_read: BTreeMap<String, bool>,
 }
 
 impl PoolFeatures {
-    /// Reads them. Pools before version 5000 have none.
+    /// Reads the features. Pools before version 5000 have none.
     pub fn read(directory: Directory<'_>) -> Result<Self, PoolError> {
         let mut features = PoolFeatures::default();
         for (zap, is_needed) in [
@@ -43,27 +43,27 @@ impl PoolFeatures {
         Ok(features)
     }
 
-    /// How often a feature is in use; none when it is not enabled.
+    /// The use count of a feature; none when it is not enabled.
     pub fn count(&self, guid: &str) -> Option<u64> {
         self.counts.get(guid).copied()
     }
 
-    /// True when a feature is enabled and in use.
+    /// Whether a feature is enabled and in use.
     pub fn is_active(&self, guid: &str) -> bool {
         self.count(guid).is_some_and(|count| count > 0)
     }
 
-    /// Enabled features and how often each is in use.
+    /// Enabled features with their use counts.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.counts
             .iter()
             .map(|(guid, count)| (guid.as_str(), *count))
     }
 
-    /// How the pool may be opened, as far as features are concerned.
+    /// Checks whether the features allow this access.
     ///
     /// # Errors
-    /// With the names of the features that stand against it.
+    /// With the names of the features that do not.
     pub fn check(&self, wanted: Access) -> Result<(), ImportError> {
         let active = self.counts.iter().filter(|(_, count)| **count > 0);
         let access: Vec<(&String, Access)> = active
@@ -90,7 +90,7 @@ impl PoolFeatures {
 }
 
 impl PoolFeatures {
-    /// The features that one must know to read the MOS, as labels name them.
+    /// The features needed to read the MOS, as labels list them.
     pub fn label_list(&self) -> NvList {
         let mut list = NvList::new();
         for feature in Feature::ALL {
@@ -109,8 +109,8 @@ impl PoolFeatures {
     }
 }
 
-/// The counts while a txg is stored: what is changed here is changed in the MOS, and becomes the
-/// pool's when the txg is stored.
+/// The counts while a txg is stored: changes go to the MOS at once, and become the pool's when the
+/// txg is stored.
 pub(crate) struct SyncingFeatures<'a> {
     writer: MosWriter<'a>,
     counts: RefCell<PoolFeatures>,
@@ -118,7 +118,7 @@ pub(crate) struct SyncingFeatures<'a> {
 }
 
 impl<'a> SyncingFeatures<'a> {
-    /// Begins with what is stored.
+    /// Begins with the stored counts.
     pub(crate) fn new(writer: MosWriter<'a>, stored: PoolFeatures) -> Self {
         SyncingFeatures {
             writer,
@@ -127,17 +127,17 @@ impl<'a> SyncingFeatures<'a> {
         }
     }
 
-    /// The counts as they are now, and whether anything has changed.
+    /// The present counts, and whether they have changed.
     pub(crate) fn finish(self) -> (PoolFeatures, bool) {
         (self.counts.into_inner(), self.is_changed.get())
     }
 
-    /// As they are now.
+    /// The present counts.
     pub(crate) fn now(&self) -> PoolFeatures {
         self.counts.borrow().clone()
     }
 
-    /// Makes the ZAPs of features in a new pool.
+    /// Creates the feature ZAPs of a new pool.
     #[doc(alias = "spa_feature_create_zap_objects")]
     pub(crate) fn create_zaps(&self) -> Result<(), PoolError> {
         for zap in [
@@ -150,7 +150,7 @@ impl<'a> SyncingFeatures<'a> {
         Ok(())
     }
 
-    /// Enables a feature and what it depends on.
+    /// Enables a feature and its dependencies.
     #[doc(alias = "spa_feature_enable")]
     pub(crate) fn enable(&self, feature: Feature) -> Result<(), PoolError> {
         if self.counts.borrow().count(feature.guid()).is_some() {
@@ -182,7 +182,7 @@ impl<'a> SyncingFeatures<'a> {
         Ok(())
     }
 
-    /// Changes how often a feature is in use, without any rule.
+    /// Sets the use count of a feature, without checks.
     pub(crate) fn store(&self, feature: Feature, count: u64) -> Result<(), PoolError> {
         let zap = match feature.is_needed_to_read() {
             true => name::FEATURES_FOR_READ,
@@ -234,7 +234,7 @@ impl FeatureCounts for SyncingFeatures<'_> {
     }
 }
 
-/// The counts as a refusal needs them, outside of a sync.
+/// The stored counts, for refusals outside of a sync.
 impl FeatureCounts for PoolFeatures {
     fn is_enabled(&self, feature: Feature) -> bool {
         self.count(feature.guid()).is_some()

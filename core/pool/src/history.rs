@@ -8,12 +8,12 @@ use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::pool_directory as name;
 use tarn_probe::Operation;
 
-/// How much of the ring is read, in bytes: its newest records. A guess: some hundred thousand
-/// commands, which are several times as much in an answer.
+/// Bytes of the ring that are read: its newest records. A guess: some hundred thousand commands,
+/// which take several times as much in an answer.
 pub const READ_BYTES_MAX: u64 = 32 << 20;
 
-/// All records, the oldest first; of a ring that has more, those that made the pool and the newest.
-/// A record that makes no sense ends the list: what follows it cannot be found.
+/// All records, the oldest first; of a larger ring, the first records and the newest. A malformed
+/// record ends the list, since the next one cannot be found.
 pub fn read(directory: Directory<'_>, operation: &Operation) -> Result<Vec<NvList>, PoolError> {
     let Some(id) = directory.find(name::HISTORY)? else {
         return Ok(Vec::new());

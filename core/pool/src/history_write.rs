@@ -1,8 +1,8 @@
 //! Writing the pool's history: records of commands and of internal events.
 //!
-//! Records go into the ring at the end of the txg in which what they tell of has happened, in
-//! OpenZFS's names, so that its `zpool history` prints them. The first command is the one that made
-//! the pool; it is kept for good.
+//! A record is appended at the end of the txg of its event, under OpenZFS's names, so that
+//! `zpool history` of OpenZFS prints it. The first record is `zpool create`; the ring never
+//! overwrites it.
 
 use crate::error::PoolError;
 use crate::mos_writer::MosWriter;
@@ -21,10 +21,10 @@ use tarn_probe::Operation;
 /// The block size of the ring.
 const RING_BLOCK_BYTES: u64 = 128 << 10;
 
-/// The zone of records, as OpenZFS on Linux writes it.
+/// The zone in records, as OpenZFS writes it on Linux.
 const ZONE: &str = "linux";
 
-/// Makes the ring of a new pool.
+/// Creates the ring of a new pool.
 #[doc(alias = "spa_history_create_obj")]
 pub(crate) fn create(writer: MosWriter<'_>, pool_bytes: u64) -> Result<(), PoolError> {
     let new = NewObject::plain(ObjectType::History, RING_BLOCK_BYTES)
@@ -34,7 +34,7 @@ pub(crate) fn create(writer: MosWriter<'_>, pool_bytes: u64) -> Result<(), PoolE
     writer.link(HISTORY, object.id())
 }
 
-/// Appends records. Those that do not fit the ring at all are left out.
+/// Appends records. A record larger than the ring is left out.
 #[doc(alias = "spa_history_log_sync")]
 pub(crate) fn append(
     writer: MosWriter<'_>,
@@ -101,11 +101,11 @@ pub(crate) fn of_event(event: &InternalEvent, txg: Txg, time_s: u64, host_name: 
     record
 }
 
-/// How much of a call is kept, in bytes: what it was given is left out where there is more. A
-/// command for all snapshots of a large pool must not push everything else out of the ring.
+/// Most bytes of a call in a record: a larger input is left out. A command for all snapshots of a
+/// large pool must not overwrite everything else in the ring.
 const CALL_BYTES_MAX: usize = 64 << 10;
 
-/// A call of OpenZFS that a command is, for `zpool history -i`.
+/// The OpenZFS ioctl of a command, for `zpool history -i`.
 #[derive(Debug, Clone)]
 pub struct CallRecord {
     name: &'static str,
@@ -114,7 +114,7 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
-    /// A call that begins now, by its name, with what it is given.
+    /// An ioctl that begins now, by its name, with its input.
     #[must_use]
     pub fn new(name: &'static str, input: NvList) -> CallRecord {
         CallRecord {
@@ -152,7 +152,7 @@ impl CallRecord {
 pub struct CommandRecord {
     /// The command line.
     pub command: String,
-    /// What it is as a call, where OpenZFS notes that.
+    /// Its ioctl, where OpenZFS records that.
     pub call: Option<CallRecord>,
     /// The user's number.
     pub user: u32,
@@ -161,11 +161,11 @@ pub struct CommandRecord {
 }
 
 impl Pool {
-    /// Adds a command to the history, and waits until that is stored. On a read-only pool nothing
-    /// is.
+    /// Adds a command to the history, and waits until that is stored. Does nothing on a read-only
+    /// pool.
     ///
     /// # Errors
-    /// When the pool is suspended or being closed.
+    /// The pool is suspended or being closed.
     pub fn record_command(
         &self,
         command: CommandRecord,
@@ -181,7 +181,7 @@ impl Pool {
     }
 }
 
-/// Adds a command to the history in the group that is being stored.
+/// Adds a command to the history in the syncing txg.
 pub(crate) fn append_command(
     scope: &SyncScope<'_>,
     command: &CommandRecord,

@@ -1,21 +1,21 @@
-//! Importing: from devices to an open pool.
+//! Import: from devices to an open pool.
 //!
 //! # Mechanism
 //! A label knows only its own top-level vdev, and is as old as its device's last use. So a pool is
 //! opened twice. First the tree that labels suggest, as far as it goes: enough to find the best
 //! uberblock and to read, through it, the configuration in the MOS, which is complete and as old as
-//! the uberblock itself. Then the tree of that configuration, with the paths where devices were
-//! found; what it needs and does not have is now known by name. From there everything is read:
-//! features first, because an unknown one may mean that nothing else is what it seems.
+//! the uberblock itself. Then the tree of that configuration, at the paths where devices were
+//! found; missing devices are now known by name. From there everything is read: features first,
+//! because an unknown one may change the meaning of everything else.
 //!
 //! # After a crash
-//! The uberblock of the highest txg that verifies leads to a whole pool: what it points to was
-//! flushed before it was written. Where that is not so [`rewind`](crate::rewind) finds an earlier
-//! one.
+//! The verified uberblock of the highest txg leads to a complete pool: all its blocks were flushed
+//! before it was written. If they are damaged all the same, [`rewind`](crate::rewind) finds an
+//! earlier one.
 //!
 //! # Knows nothing about
-//! Which host used the pool last, and whether that matters: the caller decides before. Only a pool
-//! with the property `multihost` is refused here ([`multihost`]).
+//! Whether another host used the pool last, which the caller decides before. Only a pool with the
+//! property `multihost` is refused here ([`multihost`]).
 
 use crate::cloned_blocks::ClonedBlockTables;
 use crate::close::Leaving;
@@ -51,34 +51,34 @@ const VERSION_LEGACY_MAX: u64 = 28;
 /// The version of pools with feature flags.
 const VERSION_FEATURES: u64 = 5000;
 
-/// No pool has stored so many groups: at one in a millisecond it takes 34 years.
+/// No pool has stored more txgs: at one in a millisecond that takes 34 years.
 const TXG_MAX: Txg = Txg::new(1 << 40);
 
-/// What to import.
+/// The pool to import.
 pub struct ImportRequest<'a> {
     /// The pool that was found.
     pub candidate: &'a CandidatePool,
-    /// Where devices were found.
+    /// The paths where devices were found.
     pub paths: &'a DevicePaths,
-    /// The name it shall have; its own when none.
+    /// A new name; none keeps its own.
     pub name: Option<&'a str>,
     /// How to open it.
     pub mode: Mode,
-    /// Whether it may do without its log devices (`-m`).
+    /// Whether log devices may be missing (`-m`).
     pub need: Need,
-    /// The newest group that may be opened: [`Txg::MAX`], unless it is rewound.
+    /// The newest txg that may be opened: [`Txg::MAX`], unless the pool is rewound.
     pub until: Txg,
-    /// Whether intent logs are given up that cannot be claimed, instead of not opening the pool for
-    /// writing.
+    /// Whether intent logs that cannot be claimed are discarded; otherwise the pool is not opened
+    /// for writing.
     pub discards_logs: bool,
-    /// Whether its property `multihost` is given up: the caller has watched it, with this result,
-    /// and sets the property at once.
+    /// Whether its property `multihost` is switched off: the caller has watched the pool, with this
+    /// result, and sets the property at once.
     pub ends_multihost: Option<Watched>,
     /// The host that uses it from now on.
     pub owner: PoolOwner,
 }
 
-/// What an uberblock leads to, before it is decided whether that is to be used.
+/// The tree of an uberblock, before the decision to use it.
 struct Opened {
     vdevs: Arc<VdevTree>,
     space: Arc<Space>,
@@ -104,7 +104,7 @@ impl Pool {
         refuse_unreadable(&request.candidate.facts)?;
         let imported = Pool::import_readable(host, cache, request, operation);
         imported.map_err(|error| match &error {
-            // Where a vdev cannot be read, nothing else is what it seems.
+            // If a vdev is unreadable, the other errors follow from that.
             ImportError::NoUberblock | ImportError::Pool(_) => {
                 match refuse_unbuilt(&request.candidate.root) {
                     Err(unbuilt) => unbuilt.into(),
@@ -115,7 +115,7 @@ impl Pool {
         })
     }
 
-    /// Imports a pool whose labels name nothing that cannot be read.
+    /// Imports a pool whose labels name no unreadable vdev.
     fn import_readable(
         host: &Host,
         cache: &Arc<Cache>,
@@ -150,8 +150,8 @@ impl Pool {
             pool.note_empty_logs();
             pool.start_sync();
             if let Err(error) = pool.take_over(operation) {
-                // Its threads would keep its devices. What cannot be stored now is in the error
-                // already.
+                // Closing stops its threads, which hold the devices. The error has what cannot be
+                // stored.
                 drop(pool.close(Leaving::Kept, operation));
                 return Err(error);
             }
@@ -159,8 +159,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Nothing of what was stored is overwritten before all devices in use lead to it, nor anything
-    /// that logs hold before they are claimed.
+    /// Self-heals uberblocks and claims logs: no stored block is overwritten before all devices in
+    /// use have the uberblock, and no log block before it is claimed.
     fn prepare_for_writing(
         &self,
         request: &ImportRequest<'_>,
@@ -184,14 +184,14 @@ impl Pool {
             .self_heal_uberblock(&self.uberblock(), operation);
         healed.map_err(PoolError::from)?;
         let claimed = self.claim_logs(request, operation)?;
-        // All devices in use have what was born later, which is in logs.
+        // Later births are in logs, which all devices in use have.
         self.vdevs().end_dtls(self.uberblock().txg);
         claimed.store_in_first_group(self)?;
         self.cancel_left_scan(operation)
     }
 
-    /// Whether another host wrote the pool since it was watched: it may have begun to watch it at
-    /// the same time.
+    /// Whether another host wrote the pool since it was watched: it may have watched it at the same
+    /// time.
     fn is_written_since(&self, watched: Watched) -> bool {
         let Watched::Silent(first) = watched else {
             return true;
@@ -203,14 +203,14 @@ impl Pool {
         }
     }
 
-    /// From here on labels name this host.
+    /// Writes this host into the labels.
     fn take_over(&self, operation: &Operation) -> Result<(), ImportError> {
         self.sync_all(operation)?;
         Ok(self.clean_up(operation).map_err(PoolError::from)?)
     }
 }
 
-/// The tree of devices in the configuration of the MOS.
+/// The vdev tree of the configuration in the MOS.
 fn whole_tree(configuration: &tarn_ondisk::nvlist::NvList) -> Result<VdevConfig, ImportError> {
     let tree = configuration
         .list("vdev_tree")
@@ -227,7 +227,7 @@ fn missing_before_unreadable(vdevs: &VdevTree, error: PoolError) -> ImportError 
     }
 }
 
-/// Opens a tree of devices, and the MOS of its best uberblock.
+/// Opens a vdev tree, and the MOS of its best uberblock.
 fn open(
     host: &Host,
     cache: &Arc<Cache>,
@@ -294,7 +294,7 @@ fn open(
     })
 }
 
-/// How the MOS is written: as any reader of a pool of this version can read it.
+/// How the MOS is written: so that any reader of a pool of this version can read it.
 pub(crate) fn mos_policy(version: u64) -> SetPolicy {
     let (compression, embedding) = match version {
         VERSION_FEATURES => (CompressionAlgorithm::Lz4, Embedding::Allowed),
@@ -303,7 +303,7 @@ pub(crate) fn mos_policy(version: u64) -> SetPolicy {
     SetPolicy::new(DatasetPolicy::of_mos(compression, embedding))
 }
 
-/// Lets go of devices that will be opened again.
+/// Closes devices that will be opened again.
 fn close(opened: Opened) {
     opened.cache.forget_all();
     let vdevs = opened.vdevs.clone();
@@ -311,7 +311,7 @@ fn close(opened: Opened) {
     vdevs.close();
 }
 
-/// Refuses a pool whose labels name features without which its directory cannot be read.
+/// Refuses a pool whose labels name unknown features that are needed to read its MOS.
 fn refuse_unreadable(facts: &PoolFacts) -> Result<(), ImportError> {
     let named = facts
         .features_for_read
@@ -324,7 +324,7 @@ fn refuse_unreadable(facts: &PoolFacts) -> Result<(), ImportError> {
     }
 }
 
-/// Refuses versions that we do not know.
+/// Refuses unknown versions.
 fn check_version(version: u64) -> Result<(), ImportError> {
     match version {
         1..=VERSION_LEGACY_MAX | VERSION_FEATURES => Ok(()),
@@ -332,7 +332,7 @@ fn check_version(version: u64) -> Result<(), ImportError> {
     }
 }
 
-/// Refuses txg numbers that no pool has: counting on from them would overflow.
+/// Refuses implausible txgs: counting on from them would overflow.
 fn check_txg(txg: Txg) -> Result<(), ImportError> {
     match (Txg::INITIAL..=TXG_MAX).contains(&txg) {
         true => Ok(()),
@@ -340,7 +340,7 @@ fn check_txg(txg: Txg) -> Result<(), ImportError> {
     }
 }
 
-/// Reads what the MOS leads to, and puts the pool together.
+/// Reads the MOS, and assembles the pool.
 fn finish(
     host: &Host,
     request: &ImportRequest<'_>,
@@ -385,7 +385,7 @@ fn finish(
     config::read_biases(directory_of(&mos, operation), &vdevs)?;
     let facts = match request.mode {
         Mode::ReadOnly => {
-            // Nothing is freed, so what cannot be understood is not needed.
+            // Nothing is freed in a read-only pool, so a malformed table does not matter.
             let _ = clones.load(directory_of(&mos, operation));
             facts
         }
@@ -436,8 +436,7 @@ fn finish(
     Ok(pool)
 }
 
-/// Refuses what has dedup tables, of the kind that no feature tells of as well. OpenZFS removes one
-/// that is empty.
+/// Refuses dedup tables, also of the kind that has no feature. OpenZFS removes an empty table.
 fn refuse_dedup_tables(directory: Directory<'_>) -> Result<(), ImportError> {
     let entries = directory.entries(name::POOL_DIRECTORY)?;
     let mut names = entries.into_iter().map(|(name, _)| name);

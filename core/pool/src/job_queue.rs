@@ -1,9 +1,9 @@
-//! The queue of jobs of the sync thread, and their answers.
+//! The queue of the sync thread's jobs, and their answers.
 //!
 //! # Mechanism
 //! A job is a function with a place for its answer. The sync thread takes all jobs of a txg, runs
-//! them, and answers each when the txg is stored; see [`jobs`](crate::jobs) for what they do. While
-//! the pool is suspended or closed the queue is closed, and callers get the reason.
+//! them, and answers each when the txg is stored; see [`jobs`](crate::jobs). While the pool is
+//! suspended or closed the queue is closed, and callers get the reason.
 //!
 //! # Invariants
 //! - Each job is answered once; a later answer is dropped.
@@ -21,15 +21,15 @@ const QUEUE: Rank = Rank::new(tarn_host::ranks::POOL + 20, "jobs of the sync thr
 /// One answer.
 const ANSWER: Rank = Rank::new(tarn_host::ranks::POOL + 21, "answer of the sync thread");
 
-/// What the sync thread does with a job.
+/// A job of the sync thread.
 pub(crate) trait Job: Send {
-    /// In the first pass.
+    /// Runs in the first pass.
     fn run(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError>;
 
-    /// The txg is stored, or will not be.
+    /// Called when the txg is stored, or will not be.
     fn answer(self: Box<Self>, outcome: Result<(), TaskError>);
 
-    /// The caller that waits for it.
+    /// The caller that waits for the answer.
     fn who_waits(&self) -> Arc<dyn Tell>;
 }
 
@@ -37,7 +37,7 @@ pub(crate) trait Job: Send {
 pub(crate) type Work<T> =
     Box<dyn FnOnce(&SyncScope<'_>) -> Result<Result<T, TaskRefusal>, PoolError> + Send>;
 
-/// A job that is a function, and its caller.
+/// A job made of a function, with its caller.
 pub(crate) struct Waiting<T> {
     work: Option<Work<T>>,
     outcome: Option<Result<T, TaskRefusal>>,
@@ -45,7 +45,7 @@ pub(crate) struct Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// For a function; `answer` is what its caller waits for.
+    /// A job of this function; its caller waits for `answer`.
     pub(crate) fn new(work: Work<T>, answer: Arc<Answer<T>>) -> Box<Waiting<T>> {
         Box::new(Waiting {
             work: Some(work),
@@ -55,14 +55,14 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Where the answer to a job is put.
+/// The place for a job's answer.
 pub(crate) struct Answer<T> {
     pub(crate) place: Mutex<Option<Result<T, TaskError>>>,
     pub(crate) given: Condvar,
 }
 
 impl<T> Answer<T> {
-    /// None yet.
+    /// Without an answer.
     pub(crate) fn new() -> Arc<Answer<T>> {
         Arc::new(Answer {
             place: Mutex::new(ANSWER, None),
@@ -90,7 +90,7 @@ impl<T: Send + 'static> Job for Waiting<T> {
             (Ok(()), None) => Err(TaskError::Stopped),
             (Err(error), _) => Err(error),
         };
-        // A caller that did not wait for the end of a suspension has its answer.
+        // A caller that gave up during a suspension has its answer already.
         self.answer.place.lock().get_or_insert(answer);
         self.answer.given.notify_all();
     }
@@ -100,8 +100,8 @@ impl<T: Send + 'static> Job for Waiting<T> {
     }
 }
 
-/// Runs a part of a job. An error that is about what it was given is a refusal, if nothing was
-/// changed before: the group is as if the part had not been run.
+/// Runs a part of a job. An error of its arguments becomes a refusal, provided that nothing was
+/// changed before: the txg is as if the part had not run.
 pub(crate) fn or_refused<T>(
     context: &TaskContext<'_>,
     run: impl FnOnce() -> Result<T, PoolError>,
@@ -125,7 +125,7 @@ pub(crate) fn or_refused<T>(
 
 /// A caller that waits for an answer.
 pub(crate) trait Tell: Send + Sync {
-    /// Answers with this, unless the caller has an answer already.
+    /// Answers with this error, unless the caller has an answer already.
     fn tell(&self, error: TaskError);
 }
 
@@ -136,18 +136,18 @@ impl<T: Send> Tell for Answer<T> {
     }
 }
 
-/// Jobs that wait for the next txg.
+/// Jobs for the next txg.
 pub(crate) struct Jobs {
     queue: Mutex<Queue>,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// In the order in which they were asked for, each with the txg that was open then.
+    /// In the order of their calls, each with the txg that was open then.
     jobs: VecDeque<(Txg, Box<dyn Job>)>,
-    /// The callers of the jobs that are being run.
+    /// The callers of the running jobs.
     running: Vec<Arc<dyn Tell>>,
-    /// Jobs are refused, for good or for now, and why.
+    /// Why jobs are refused, for good or for now.
     closed: Option<Closed>,
 }
 
@@ -156,7 +156,7 @@ struct Queue {
 pub(crate) enum Closed {
     /// The pool is being closed.
     Stopped,
-    /// It cannot be written.
+    /// The pool cannot be written.
     Suspended(String),
 }
 
@@ -170,7 +170,7 @@ impl Closed {
 }
 
 impl Jobs {
-    /// None.
+    /// An empty queue.
     pub(crate) fn new() -> Jobs {
         Jobs {
             queue: Mutex::new(QUEUE, Queue::default()),
@@ -193,7 +193,7 @@ impl Jobs {
         Taken(due.into_iter().map(|(_, job)| job).collect())
     }
 
-    /// From now on jobs are refused; those that wait, too.
+    /// Refuses jobs from now on, those in the queue included.
     pub(crate) fn close(&self, why: &Closed) {
         let waiting = {
             let mut queue = self.queue.lock();
@@ -208,12 +208,12 @@ impl Jobs {
             .for_each(|(_, job)| job.answer(Err(why.error())));
     }
 
-    /// Jobs are taken again.
+    /// Accepts jobs again.
     pub(crate) fn open(&self) {
         self.queue.lock().closed = None;
     }
 
-    /// Adds a job, to run in the txg that is open now or in a later one.
+    /// Adds a job, to run in the open txg or in a later one.
     ///
     /// # Errors
     /// Jobs are refused.

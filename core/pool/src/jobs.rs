@@ -1,23 +1,23 @@
-//! Jobs: what the sync thread does for others.
+//! Jobs: functions that run in the sync thread for other threads.
 //!
 //! # Mechanism
 //! A change of the pool's structure is a job: its caller puts it into the queue, asks for the open
 //! txg to be stored, and waits. The sync thread runs all jobs of the queue in the first pass of a
-//! txg, and answers each when the txg is stored: an answer is about what is durable. A job that
-//! refuses is answered then as well.
+//! txg, and answers each when the txg is stored, so an answer is about durable state. A refusal is
+//! answered then as well.
 //!
-//! A job belongs to the txg that was open when it was asked for, or to a later one, never to an
-//! earlier: what its caller wrote before is stored before it runs. A file system that is destroyed
-//! right after it was written to has nothing left to store.
+//! A job runs in the txg that was open at its call, or in a later one, never in an earlier: its
+//! caller's earlier writes are stored before it runs. A file system that is destroyed right after a
+//! write has nothing left to store.
 //!
-//! A [`SyncTask`] of the tree of datasets is such a job. The pool's own changes are closures that
-//! get more to work with ([`SyncScope`]).
+//! A [`SyncTask`] of the tree of datasets is such a job. The pool's own changes are closures over a
+//! [`SyncScope`].
 //!
 //! # When a job fails
-//! The check of a task refuses what cannot be; an error after it suspends the pool, for part of the
-//! change may be in the group already, and nothing takes it out again. One kind of error does not:
-//! the job was given a name or value that cannot be stored, and fails before it has changed
-//! anything ([`or_refused`]). Then the job is refused, and the group is stored without it.
+//! The check of a task refuses what cannot be done; an error after it suspends the pool, since the
+//! txg may contain a part of the change, which cannot be undone. One kind of error is an exception:
+//! a name or value that cannot be stored, which fails before anything is changed ([`or_refused`]).
+//! Then the job is refused, and the txg is stored without it.
 
 use crate::error::{PoolError, TaskError};
 use crate::history_write::{CommandRecord, append_command};
@@ -31,14 +31,14 @@ use tarn_probe::{Operation, Stage};
 /// How often a waiting caller checks whether devices still answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A change waits no longer than this for a device that does not answer at all. A guess: longer
-/// than disks take to wake up, or to give up on a sector.
+/// How long a change waits for a device that does not answer at all. A guess: longer than disks
+/// take to spin up, or to give up on a sector.
 pub(crate) const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// What came of a task in one group.
+/// The outcome of a task in one txg.
 enum Tried<T: SyncTask> {
     Done(T::Output),
-    /// It is to be tried again in the next.
+    /// It is to be tried again in the next txg.
     Later(T, Option<CommandRecord>),
 }
 
@@ -51,8 +51,7 @@ impl Pool {
         self.run_until_done(task, None, operation)
     }
 
-    /// Changes the tree of datasets for a command, which goes into the history with the change
-    /// itself: one group for both.
+    /// Changes the tree of datasets for a command, whose history record is stored in the same txg.
     ///
     /// # Errors
     /// As [`Pool::run`].
@@ -65,7 +64,7 @@ impl Pool {
         self.run_until_done(task, Some(command), operation)
     }
 
-    /// Runs a task in one group after the other, until it does not have to wait for the next.
+    /// Runs a task in one txg after the other, until it is done.
     fn run_until_done<T: SyncTask>(
         &self,
         task: T,
@@ -101,12 +100,12 @@ impl Pool {
         }
     }
 
-    /// Makes several changes of the tree of datasets in one group, one after the other: each sees
-    /// what those before it did, and one that is refused keeps no other from happening. The command
-    /// goes into the history when any of them happened.
+    /// Makes several changes of the tree of datasets in one txg, one after the other: each sees the
+    /// changes before it, and a refused one does not affect the others. The history gets the
+    /// command when any change was made.
     ///
     /// # Errors
-    /// When nothing happened: the pool is read-only, suspended or being closed.
+    /// Nothing was changed: the pool is read-only, suspended or being closed.
     pub fn run_each<T: SyncTask>(
         &self,
         tasks: Vec<T>,
@@ -135,8 +134,8 @@ impl Pool {
         })
     }
 
-    /// Leaves a function for the sync thread to run in the open group, and does not wait. For a
-    /// pool whose sync thread does not run yet.
+    /// Queues a function for the sync thread in the open txg, without waiting. For a pool whose
+    /// sync thread does not run yet.
     pub(crate) fn leave_for_sync(
         &self,
         work: impl FnOnce(&SyncScope<'_>) -> Result<(), PoolError> + Send + 'static,
@@ -146,7 +145,7 @@ impl Pool {
         self.jobs.push(self.txgs().open_txg(), job)
     }
 
-    /// Runs a function in the sync thread, and waits until what it did is stored.
+    /// Runs a function in the sync thread, and waits until its changes are stored.
     pub(crate) fn run_in_sync<T: Send + 'static>(
         &self,
         operation: &Operation,

@@ -1,24 +1,23 @@
-//! A scrub or a resilver that OpenZFS began and did not finish: it is canceled when the pool is
-//! imported for writing.
+//! Cancels a scrub or resilver that OpenZFS did not finish, when the pool is imported for writing.
 //!
 //! # Problem
-//! A scan keeps in the MOS where it is and which datasets are still to come, and OpenZFS amends
-//! that with each dataset that is destroyed, snapshotted or put in another's place. It goes on from
-//! there at its next import. Where it comes to a dataset that is not there any more, its kernel
-//! stops, at that import and each that follows; a snapshot that it was not told of is passed over,
-//! and when a resilver has ended like that, the device counts as whole.
+//! A scan keeps its position and the queue of datasets in the MOS, and OpenZFS updates these with
+//! each dataset that is destroyed, snapshotted or swapped. Its next import goes on from there. If a
+//! queued dataset does not exist any more, its kernel panics, at that import and each that follows;
+//! a snapshot that is not in the queue is skipped, and when such a resilver ends, the device counts
+//! as complete.
 //!
 //! # Mechanism
-//! We have no scans, so what is written about one would not be true any more after our first
-//! change. The first group after an import for writing ends it as `zpool scrub -s` does: it is
-//! canceled as of now, its queue is freed, and the history says so. Nothing is forgotten by that.
-//! What a leaf has missed is written with the leaf, and by it OpenZFS begins a resilver anew when
-//! it imports the pool; a scrub has to be asked for again. The errors that the scan has found stay
-//! where they are, beside those that were known before.
+//! Tarn has no scans, so the stored state of a scan would become wrong with the first change. The
+//! first txg after an import for writing ends it as `zpool scrub -s` does: it is canceled as of
+//! now, its queue is freed, and the history records that. No repair is forgotten by that: the dirty
+//! time log of a leaf is stored with the leaf, and by it OpenZFS begins a resilver anew when it
+//! imports the pool; a scrub has to be requested again. The errors that the scan has found stay,
+//! beside those known before.
 //!
 //! A scrub of known errors only ([`ERROR_SCRUB`](tarn_ondisk::pool_directory::ERROR_SCRUB)) walks
-//! the error log, and stands it that entries go; and those of versions before the entry `scan`
-//! begin anew by themselves. Both stay as they are.
+//! the error log, and tolerates that entries go; and scans of versions before the entry `scan`
+//! begin anew by themselves. Both stay.
 
 use crate::error::{ImportError, PoolError};
 use crate::error_log;
@@ -34,11 +33,10 @@ use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
 impl Pool {
-    /// Asks for a scan that runs to be canceled in the first group. To be called before that is
-    /// begun.
+    /// Cancels a running scan in the first txg. Called before that begins.
     ///
     /// # Errors
-    /// When it cannot be read whether there is one.
+    /// The scan's state cannot be read.
     pub(crate) fn cancel_left_scan(&self, operation: &Operation) -> Result<(), ImportError> {
         let stored = self.directory(operation).value(SCAN)?;
         let scan = stored.and_then(|stored| Scan::from_words(&stored.to_words()));
@@ -49,7 +47,7 @@ impl Pool {
     }
 }
 
-/// Ends a scan, in the group that is being stored.
+/// Ends a scan, in the syncing txg.
 #[doc(alias = "dsl_scan_cancel_sync")]
 fn cancel(scope: &SyncScope<'_>, mut scan: Scan) -> Result<(), PoolError> {
     free_queue(scope, scan.queue)?;
@@ -60,7 +58,7 @@ fn cancel(scope: &SyncScope<'_>, mut scan: Scan) -> Result<(), PoolError> {
     let words = ZapValue::Words(scan.to_words());
     scope.writer.put(POOL_DIRECTORY, SCAN, &words)?;
     let is_by_head = scope.features.is_enabled(Feature::HeadErrlog);
-    // Only for people to read: a log that cannot be read keeps nothing from being stored.
+    // The count is only text for the history, so a log that cannot be read does not fail the txg.
     let errors = error_log::count(scope.writer.directory(), is_by_head).unwrap_or(0);
     scope.context.record(InternalEvent {
         name: "scan cancelled",
@@ -70,8 +68,8 @@ fn cancel(scope: &SyncScope<'_>, mut scan: Scan) -> Result<(), PoolError> {
     Ok(())
 }
 
-/// Frees the list of datasets that were still to come. An object of another type is not such a
-/// list, whatever the disk says.
+/// Frees the queue of datasets. An object of another type is not such a queue, whatever the scan
+/// says.
 fn free_queue(scope: &SyncScope<'_>, queue: ObjectId) -> Result<(), PoolError> {
     if queue.is_zero() {
         return Ok(());
@@ -79,7 +77,7 @@ fn free_queue(scope: &SyncScope<'_>, queue: ObjectId) -> Result<(), PoolError> {
     let found = scope.writer.directory().object(queue);
     let is_queue = found.is_ok_and(|object| {
         let object_type = object.object_type();
-        // Pools before version 11 had no type of their own for it.
+        // Pools before version 11 have no type of their own for it.
         matches!(object_type, ObjectType::ScanQueue | ObjectType::OtherZap)
     });
     match is_queue {

@@ -1,9 +1,9 @@
 //! Pools: all layers put together.
 //!
 //! # Mechanism
-//! [`Pool`] owns what the layers below share: the device tree, what is free, the pipelines, the
-//! cached view, the transaction groups, the MOS, and the tree of datasets. [`import`](mod@import)
-//! finds all of it from labels; `create` makes it; `sync` stores one group after the other.
+//! [`Pool`] owns what the layers below share: the vdev tree, free space, the block pipelines, the
+//! cache, the transaction groups, the MOS, and the tree of datasets. [`import`](mod@import) finds
+//! all of it from labels; `create` makes it; `sync` stores one txg after the other.
 //!
 //! # Knows nothing about
 //! Files, mounts, commands.

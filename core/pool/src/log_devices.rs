@@ -1,27 +1,26 @@
-//! Log devices: how they are emptied, and when blocks may be placed on them.
+//! Log devices: emptying them, and when blocks may be allocated on them.
 //!
 //! # Problem
-//! A log device is to leave the pool, to be offline for a while, or to get a mirror. What is on it
-//! was promised to applications, and is written at any moment.
+//! A log device may be removed, taken offline, or mirrored. Its log blocks were promised to
+//! applications, and new ones are written at any moment.
 //!
 //! # Mechanism
-//! What is in a log is in memory, too, until its group is stored. So a log device needs no copying:
-//! nothing new is placed on it from some moment on (it is *held*), every log ends the chain it has,
-//! and when the group is stored that was open then, no log has a block there. Logs that begin anew
-//! meanwhile find room on other log vdevs, or on those for data. While the device is empty the tree
-//! of devices can be changed as one likes; it is let go when that is stored, and not before: an
-//! import after a crash must find a block there.
+//! A log's records are also in memory until their txg is stored. So a log device needs no copying.
+//! From some moment on nothing new is allocated on it (it is *held*), and every log ends its
+//! present chain; when the txg is stored that was open then, no log has a block there. Logs that
+//! begin anew meanwhile take blocks of other log vdevs, or of data vdevs. While the device is empty
+//! the vdev tree can be changed; the hold ends when that is stored, and not before: an import after
+//! a crash must find log blocks there.
 //!
-//! Logs that an earlier run left behind and that were not replayed yet cannot be ended. A device
-//! with such a block stays as it is; mounting the dataset cures it.
+//! Logs of a crash that are not replayed yet cannot be ended. A device with such a block stays as
+//! it is; mounting the dataset replays the log.
 //!
-//! What is still allocated when no log has a block there was leaked by a log that could not be read
-//! to its end. It goes with the device.
+//! Space that is still allocated when no log has a block there was leaked by a log that could not
+//! be read to its end. It goes with the device.
 //!
 //! # Invariants
-//! - Between the moment when a held device is empty and the end of the hold nothing is placed
-//!   there.
-//! - Nothing is placed on a log vdev that cannot be used, or on a vdev that is being emptied.
+//! - From the moment when a held device is empty to the end of the hold nothing is allocated there.
+//! - Nothing is allocated on a log vdev that cannot be used, or on a vdev that is being emptied.
 
 use crate::error::{PoolError, VdevChangeError};
 use crate::log_holds::LogHold;
@@ -36,10 +35,10 @@ use tarn_probe::Operation;
 use tarn_zil::chain::{ChainEnd, Found, walk};
 
 impl Pool {
-    /// Has every log leave a log vdev. Nothing is placed there until the hold ends.
+    /// Ends all logs' chains on a log vdev. Nothing is allocated there until the hold ends.
     ///
     /// # Errors
-    /// A log that was not replayed yet has a block there, or nothing can be stored.
+    /// A log that is not replayed has a block there, or the pool stores nothing.
     #[doc(alias("spa_reset_logs", "metaslab_group_passivate"))]
     pub(crate) fn empty_log(
         &self,
@@ -62,8 +61,8 @@ impl Pool {
         Ok(hold)
     }
 
-    /// Log vdevs on which nothing is allocated, when the pool is opened: a device that was out of
-    /// use for a while has missed nothing.
+    /// Notes the log vdevs without allocations when the pool is opened: a device that was absent
+    /// for a while misses nothing there.
     pub(crate) fn note_empty_logs(&self) {
         let totals = self.space().group_totals();
         for top in self.vdevs().top_levels().iter().filter(|top| top.is_log) {
@@ -74,7 +73,7 @@ impl Pool {
         }
     }
 
-    /// The datasets whose stored logs have a block on this vdev, or perhaps have one.
+    /// The datasets whose stored logs have a block on this vdev, or may have one.
     fn logs_on(&self, vdev: VdevId, operation: &Operation) -> Result<Vec<String>, PoolError> {
         let view = self.namespace().view(operation);
         let mut found = Vec::new();
@@ -95,7 +94,8 @@ impl Pool {
     fn is_log_on(&self, vdev: VdevId, log: &IntentLogHead, operation: &Operation) -> bool {
         let is_there = |pointer: &BlockPointer| pointer.dvas().any(|dva| dva.vdev() == vdev);
         if log.claim_txg.is_zero() {
-            // It is written now, and was ended: what follows its first block was placed after that.
+            // The log is written now, and its chain was ended: blocks after its first were
+            // allocated after that.
             return is_there(&log.first);
         }
         let mut is_found = false;
@@ -113,7 +113,7 @@ impl Pool {
         is_found || !is_known
     }
 
-    /// The head of a dataset's log, as it is stored.
+    /// The stored header of a dataset's log.
     pub(crate) fn log_of(
         &self,
         head: &Dataset<'_>,

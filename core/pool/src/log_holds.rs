@@ -1,8 +1,7 @@
-//! Which vdevs take new blocks: log devices that are being emptied, and those that are gone, take
-//! none.
+//! Which vdevs take new blocks: log devices that are being emptied, and absent ones, take none.
 //!
 //! # Invariants
-//! - While a [`LogHold`] of a vdev is kept, nothing is placed on the vdev.
+//! - While a [`LogHold`] of a vdev exists, nothing is allocated on the vdev.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,25 +10,25 @@ use tarn_ondisk::units::VdevId;
 use tarn_space::{Admission, Space};
 use tarn_vdev::{TopLevel, VdevTree};
 
-/// The vdevs that are held.
+/// The held vdevs.
 const HOLDS: Rank = Rank::new(tarn_host::ranks::POOL + 45, "held log devices");
 
-/// Which vdevs take blocks.
+/// The vdevs that take no blocks.
 pub(crate) struct LogHolds {
-    /// How often each is held.
+    /// The number of holds of each.
     held: Mutex<BTreeMap<VdevId, u32>>,
     space: Arc<Space>,
     vdevs: Arc<VdevTree>,
 }
 
-/// Nothing is placed on a vdev while there is one of these for it.
+/// Keeps blocks from being allocated on a vdev.
 pub(crate) struct LogHold {
     holds: Arc<LogHolds>,
     vdev: VdevId,
 }
 
 impl LogHolds {
-    /// None is held.
+    /// Without holds.
     pub(crate) fn new(space: Arc<Space>, vdevs: Arc<VdevTree>) -> Arc<LogHolds> {
         Arc::new(LogHolds {
             held: Mutex::new(HOLDS, BTreeMap::new()),
@@ -38,7 +37,7 @@ impl LogHolds {
         })
     }
 
-    /// Says of each vdev whether blocks may be placed on it, as it is now.
+    /// Tells `space` of each vdev whether blocks may be allocated on it now.
     pub(crate) fn admit(&self) {
         let held = self.held.lock();
         for vdev in self.vdevs.top_levels() {
@@ -51,7 +50,7 @@ impl LogHolds {
         }
     }
 
-    /// Nothing is placed on this vdev from now on, until the hold is dropped.
+    /// Keeps blocks from being allocated on this vdev until the hold is dropped.
     pub(crate) fn hold(self: &Arc<Self>, vdev: VdevId) -> LogHold {
         *self.held.lock().entry(vdev).or_default() += 1;
         self.admit();
@@ -76,7 +75,7 @@ impl Drop for LogHold {
     }
 }
 
-/// Of a vdev for data that is gone the pool is suspended; without a log device it goes on.
+/// The loss of a data vdev suspends the pool; that of a log vdev does not.
 fn may_be_used(vdev: &TopLevel) -> bool {
     let is_lost = vdev.is_log && !vdev.standing.state.is_usable();
     !is_lost && !vdev.is_non_allocating

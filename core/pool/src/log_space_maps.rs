@@ -1,12 +1,12 @@
-//! Log space maps: changes of all metaslabs in one log for each txg, as OpenZFS writes them.
+//! Log space maps: OpenZFS's logs of all metaslabs' changes, one for each txg.
 //!
 //! # Mechanism
-//! OpenZFS spares itself the appending to hundreds of logs in every txg: it writes one log for all,
-//! and brings a few metaslabs up to date in each txg. Each vdev has an array that says, for each
-//! metaslab, from which txg on the common logs have its changes. A pool of which we become the
-//! writer has them read once ([`read`]) and put into the metaslabs' own logs in the first txg
-//! ([`clear`]), after which there are no common logs, the array is gone, and the feature is not
-//! active.
+//! With the feature `log_spacemap`, OpenZFS writes one log for all metaslabs in each txg, and
+//! flushes a few metaslabs in each txg, instead of appending to hundreds of space maps. Each vdev
+//! has an array with the txg, for each metaslab, from which on the logs have its changes. When Tarn
+//! becomes the writer of a pool, the logs are read once ([`read`]) and flushed to the metaslabs'
+//! own space maps in the first txg ([`clear`]). After that there are no logs, the array is gone,
+//! and the feature is not active.
 //!
 //! # Invariants
 //! - No metaslab names a txg without a log: OpenZFS refuses such a pool. So arrays and logs go in
@@ -27,7 +27,7 @@ use tarn_vdev::{TopLevel, VdevConfig};
 
 const WORD_BYTES: usize = 8;
 
-/// What the logs say that the metaslabs' own logs do not.
+/// The changes in the logs that the metaslabs' own space maps lack.
 pub(crate) fn read(
     directory: Directory<'_>,
     root: &VdevConfig,
@@ -56,11 +56,11 @@ pub(crate) fn read(
             directory.operation(),
             |entry| {
                 let vdev = entry.vdev.unwrap_or(VdevId::new(0));
-                // A vdev without space maps has left, or is about to.
+                // A vdev without space maps was removed, or is about to be.
                 let Some(metaslab) = arrays.metaslab_of(vdev, entry.start) else {
                     return ControlFlow::Continue(());
                 };
-                // What is older is in the metaslab's own log.
+                // Older entries are in the metaslab's own space map.
                 if since.get(&metaslab).is_some_and(|since| txg < *since) {
                     return ControlFlow::Continue(());
                 }
@@ -137,7 +137,7 @@ pub(crate) fn top_zap(root: &VdevConfig, vdev: VdevId) -> Option<ObjectId> {
     config.other_object(TOP_ZAP).filter(|zap| !zap.is_zero())
 }
 
-/// The array of a vdev that says which metaslabs are up to date.
+/// The array of a vdev with the unflushed txg of each metaslab.
 fn array_of(
     directory: Directory<'_>,
     root: &VdevConfig,
@@ -155,7 +155,7 @@ pub(crate) fn exist(directory: Directory<'_>) -> Result<bool, PoolError> {
     Ok(directory.find(LOG_SPACE_MAPS)?.is_some())
 }
 
-/// Brings all metaslabs up to date, and removes the logs. In the first txg after an import.
+/// Flushes all metaslabs, and removes the logs. Called in the first txg after an import.
 pub(crate) fn clear(
     storing: &Storing<'_>,
     unflushed: &Unflushed,

@@ -1,4 +1,4 @@
-//! Changing the MOS: the few ways in which the pool's own structures are written.
+//! Writes to the MOS: objects, ZAPs, packed lists.
 
 use crate::directory::Directory;
 use crate::error::PoolError;
@@ -25,12 +25,12 @@ pub(crate) struct MosWriter<'a> {
 }
 
 impl<'a> MosWriter<'a> {
-    /// The same, to read.
+    /// A reader of the same MOS.
     pub(crate) fn directory(self) -> Directory<'a> {
         Directory::new(self.mos, self.operation)
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub(crate) fn create(self, new: NewObject) -> Result<Arc<Object>, PoolError> {
         let made = self.mos.allocate(self.tx, new, self.operation);
         made.map_err(|cause| PoolError::Object {
@@ -45,7 +45,7 @@ impl<'a> MosWriter<'a> {
         freed.map_err(|cause| PoolError::Object { object: id, cause })
     }
 
-    /// Makes an empty ZAP.
+    /// Creates an empty ZAP.
     pub(crate) fn create_zap(self, object_type: ObjectType) -> Result<ObjectId, PoolError> {
         let new = NewObject::plain(object_type, 0);
         let zap = NewZap::micro(self.mos);
@@ -57,7 +57,7 @@ impl<'a> MosWriter<'a> {
         Ok(made.object().id())
     }
 
-    /// The ZAP under a name of the pool's directory, which is made if it is not there.
+    /// The ZAP of an entry of the pool directory, which is created if it is missing.
     pub(crate) fn zap_at(self, name: &str, object_type: ObjectType) -> Result<ObjectId, PoolError> {
         if let Some(found) = self.directory().find(name)? {
             return Ok(found);
@@ -67,13 +67,13 @@ impl<'a> MosWriter<'a> {
         Ok(made)
     }
 
-    /// Sets a name of a ZAP.
+    /// Sets an entry of a ZAP.
     pub(crate) fn put(self, zap: ObjectId, name: &str, value: &ZapValue) -> Result<(), PoolError> {
         let put = self.directory().zap(zap)?.update(self.tx, name, value);
         put.map_err(|cause| PoolError::Zap { object: zap, cause })
     }
 
-    /// Links an object under a name of the pool's directory.
+    /// Sets an entry of the pool directory to an object.
     pub(crate) fn link(self, name: &str, id: ObjectId) -> Result<(), PoolError> {
         self.put(POOL_DIRECTORY, name, &ZapValue::word(id.get()))?;
         debug_assert_eq!(
@@ -84,7 +84,7 @@ impl<'a> MosWriter<'a> {
         Ok(())
     }
 
-    /// Removes a name of a ZAP, if it is there.
+    /// Removes an entry of a ZAP, if it exists.
     pub(crate) fn remove(self, zap: ObjectId, name: &str) -> Result<(), PoolError> {
         match self.directory().zap(zap)?.remove(self.tx, name) {
             Ok(()) | Err(ZapError::NotFound) => Ok(()),
@@ -92,7 +92,7 @@ impl<'a> MosWriter<'a> {
         }
     }
 
-    /// Makes an object for a packed list.
+    /// Creates an object for a packed list.
     pub(crate) fn create_list(self) -> Result<ObjectId, PoolError> {
         let new = NewObject::plain(ObjectType::PackedNvlist, LIST_BLOCK_BYTES)
             .with_bonus(ObjectType::PackedNvlistSize, size_of::<u64>());

@@ -1,17 +1,17 @@
-//! Multihost: whether another machine uses a pool at this moment.
+//! Multihost: detects whether another host uses a pool at this moment.
 //!
 //! # Mechanism
-//! A host that has a pool with the property `multihost` shows itself alive by uberblocks that it
-//! writes again and again, of the same group with another time or number in the series. An import
-//! watches the pool for as long as that host can be silent, by the interval that the uberblock
-//! names. No option of `zpool import` takes the place of that.
+//! A host that has a pool with the property `multihost` shows itself alive by rewriting the
+//! uberblock, of the same txg with another time or sequence number. An import watches the pool for
+//! as long as that host can be silent, by the interval in the uberblock. No option of
+//! `zpool import` skips that.
 //!
-//! Tarn writes no such uberblocks. So a pool with the property is not opened for writing, for no
-//! other host would see that it is in use, unless the property is given up with that: then it is
-//! watched before.
+//! Tarn writes no such uberblocks. So a pool with the property is not opened for writing, since
+//! other hosts could not see that it is in use, unless the property is switched off with that: then
+//! the pool is watched before.
 //!
 //! # Invariants
-//! - Our uberblocks say that the pool need not be watched.
+//! - Tarn's uberblocks say that the pool need not be watched.
 
 use crate::directory::Directory;
 use crate::error::PoolError;
@@ -25,31 +25,31 @@ use tarn_vdev::{ExpectedLabels, Need, OpenError, OpenOptions, PoolState, VdevTre
 /// The name of the property.
 pub const PROPERTY: &str = "multihost";
 
-/// OpenZFS's defaults, where an uberblock does not say its host's interval.
+/// OpenZFS's defaults, for uberblocks without their host's interval.
 #[doc(alias = "zfs_multihost_interval")]
 const INTERVAL_MS: u64 = 1000;
 
-/// So many silent intervals show that no host uses the pool, where hosts do not suspend by
+/// Number of silent intervals that show that no host uses the pool, if hosts do not suspend by
 /// themselves.
 #[doc(alias = "zfs_multihost_import_intervals")]
 const SILENT_INTERVALS: u64 = 20;
 
-/// A host that gives up after some time without a write is waited for so many times as long.
+/// A host that suspends after some time without a write is watched for this many times as long.
 #[doc(alias = "MMP_IMPORT_SAFETY_FACTOR")]
 const SAFETY_FACTOR: u64 = 2;
 
 /// The shortest watch.
 const WATCH_NS_MIN: u64 = 1_000_000_000;
 
-/// A pool that has to be watched for longer is taken for one in use: no host writes so rarely, and
+/// A pool that would have to be watched for longer counts as in use: no host writes so rarely, and
 /// no administrator waits so long. A guess.
 const WATCH_NS_MAX: u64 = 3600 * 1_000_000_000;
 
-/// How often it is looked.
+/// Interval between checks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether other hosts expect to see that the pool is in use: by its property, or by what was
-/// written last.
+/// Whether other hosts expect the pool to show that it is in use: by its property, or by its last
+/// uberblock.
 pub(crate) fn is_on(directory: Directory<'_>, uberblock: &Uberblock) -> Result<bool, PoolError> {
     let properties = properties::read(directory)?;
     let mut set = properties.iter().filter(|(name, _)| name == PROPERTY);
@@ -57,19 +57,19 @@ pub(crate) fn is_on(directory: Directory<'_>, uberblock: &Uberblock) -> Result<b
     Ok(is_set || shows_itself(uberblock))
 }
 
-/// What came of watching a pool.
+/// The result of watching a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there is one, and for a moment")]
 pub enum Watched {
     /// Another host writes it.
     Written,
-    /// No other host does, or could. This is the newest uberblock: a newer one is another host's.
+    /// No other host does. This is the newest uberblock: a newer one is another host's.
     Silent(Option<Uberblock>),
-    /// It was given up before that was known.
+    /// The watch was stopped before that was known.
     GivenUp,
 }
 
-/// Watches a pool that is to be opened for writing, as long as `goes_on` says so.
+/// Watches a pool that is to be opened for writing, as long as `goes_on` returns true.
 ///
 /// # Errors
 /// Its devices cannot be opened.
@@ -98,7 +98,7 @@ pub fn watch_for_others(
     Ok(watched)
 }
 
-/// Whether the newest uberblock becomes another one.
+/// Whether the newest uberblock changes.
 fn watch(
     host: &Host,
     newest: impl Fn() -> Option<Uberblock>,
@@ -118,7 +118,7 @@ fn watch(
     if watch_ns > WATCH_NS_MAX {
         return Watched::Written;
     }
-    // Up to a quarter more, so that two hosts that watch do not end at the same moment.
+    // Up to a quarter more, so that two watching hosts do not end at the same moment.
     let mut chance = [0];
     host.fill_random(&mut chance);
     let watch_ns = watch_ns + watch_ns / 1024 * u64::from(chance[0]);
@@ -137,12 +137,12 @@ fn watch(
     }
 }
 
-/// Whether a host that shows itself alive wrote this.
+/// Whether a host with `multihost` wrote this.
 fn shows_itself(uberblock: &Uberblock) -> bool {
     uberblock.multihost().is_some() && uberblock.multihost_delay_ns != 0
 }
 
-/// How long a host that wrote this can be silent and still be there.
+/// How long the host of this uberblock can be silent and still use the pool.
 #[doc(alias = "spa_activity_check_duration")]
 fn watch_ns(uberblock: &Uberblock) -> u64 {
     let ns = |ms: u64| ms.saturating_mul(1_000_000);

@@ -1,8 +1,8 @@
-//! Devices of log vdevs out of use for a while, and back.
+//! `zpool offline` and `zpool online` of log devices.
 //!
-//! A log vdev is emptied first ([`log_devices`](crate::log_devices)), so that a device that comes
-//! back has missed nothing. When none of its devices is in use, logs go elsewhere. A device for
-//! data that comes back has to be filled again, which is not built.
+//! A log vdev is emptied first ([`log_devices`](crate::log_devices)), so that a device misses
+//! nothing when it comes back. When none of its devices is in use, logs take blocks elsewhere. A
+//! data device would have to be resilvered when it comes back, which is not built.
 
 use crate::error::VdevChangeError;
 use crate::pool::Pool;
@@ -11,13 +11,13 @@ use tarn_probe::Operation;
 use tarn_vdev::{OutOfUse, Standing};
 
 impl Pool {
-    /// Takes a device of a log vdev out of use, and waits until that is stored.
+    /// Takes a log device offline, and waits until that is stored.
     ///
     /// # Errors
-    /// A log that was not replayed yet has a block on it, or nothing can be stored: it stays.
+    /// A log that is not replayed has a block on it, or the pool stores nothing: it stays online.
     ///
     /// # Panics
-    /// When it is of no log vdev.
+    /// It is not in a log vdev.
     #[doc(alias("vdev_offline", "vdev_fault"))]
     pub fn take_log_out(
         &self,
@@ -30,14 +30,13 @@ impl Pool {
         Ok(self.sync_all(operation)?)
     }
 
-    /// Takes a device of a log vdev into use again, and waits until that is stored. Gives how it
-    /// is.
+    /// Brings a log device online, and waits until that is stored. Returns its state.
     ///
     /// # Errors
-    /// A log that was not replayed yet has a block on the vdev, or nothing can be stored.
+    /// A log that is not replayed has a block on the vdev, or the pool stores nothing.
     ///
     /// # Panics
-    /// When it is of no log vdev.
+    /// It is not in a log vdev.
     #[doc(alias = "vdev_online")]
     pub fn bring_log_back(
         &self,
@@ -46,12 +45,12 @@ impl Pool {
     ) -> Result<Standing, VdevChangeError> {
         let _hold = self.empty_log(self.log_with(guid), operation)?;
         let standing = self.vdevs().bring_back_empty(guid);
-        // Until labels say so, an import does not look for blocks there.
+        // Until the labels have the new state, an import does not look for log blocks there.
         self.sync_all(operation)?;
         Ok(standing)
     }
 
-    /// The log vdev that a device is of.
+    /// The log vdev of a device.
     fn log_with(&self, guid: Guid) -> tarn_ondisk::units::VdevId {
         let id = self.vdevs().top_of(guid);
         let tops = self.vdevs().top_levels();

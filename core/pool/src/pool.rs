@@ -1,4 +1,4 @@
-//! An open pool: what all its users share.
+//! An open pool: the state that all its users share.
 
 use crate::cloned_blocks::{CloneSums, ClonedBlockTables};
 use crate::directory::Directory;
@@ -27,26 +27,26 @@ use tarn_probe::Operation;
 use tarn_space::Space;
 use tarn_vdev::{Dtl, PoolFacts, VdevTree};
 
-/// Labels, and what they shall say.
+/// The facts in the labels, and those to write.
 const CONFIGURATION: Rank = Rank::new(tarn_host::ranks::POOL + 11, "pool configuration");
 /// The handles of the sync threads.
 const THREADS: Rank = Rank::new(tarn_host::ranks::POOL + 12, "sync threads");
 /// Why the pool is suspended.
 const FAILURE: Rank = Rank::new(tarn_host::ranks::POOL + 13, "pool failure");
 
-/// What the pool is as of the newest stored txg.
+/// The state of the pool as of the newest stored txg.
 const STORED: Rank = Rank::new(tarn_host::ranks::POOL + 10, "pool state");
 
 /// How a pool is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing is written, to no device.
+    /// Nothing is written to any device.
     ReadOnly,
-    /// As usual.
+    /// Read and written.
     ReadWrite,
 }
 
-/// What changes with each txg.
+/// The state that each txg replaces.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredState {
     pub(crate) uberblock: Uberblock,
@@ -63,7 +63,7 @@ pub struct PoolOwner {
     pub host_name: String,
 }
 
-/// A change of what labels say, to be made in the next group.
+/// A change of the facts in the labels, to be made in the next txg.
 pub(crate) type FactsChange = Box<dyn FnOnce(&mut PoolFacts) + Send>;
 
 /// An open pool.
@@ -85,11 +85,11 @@ pub struct Pool {
     pub(crate) clones: Arc<ClonedBlockTables>,
     pub(crate) log_holds: Arc<LogHolds>,
     pub(crate) given_up_logs: Mutex<Vec<String>>,
-    /// Vdevs that join the pool in the group that is being stored.
+    /// Vdevs that join the pool in the syncing txg.
     pub(crate) joined: Mutex<Vec<VdevId>>,
     pub(crate) jobs: Jobs,
     pub(crate) configuration: Mutex<Written>,
-    /// What the dirty time log of each leaf says in the MOS.
+    /// The dirty time log of each leaf in the MOS.
     pub(crate) saved_dtls: Mutex<BTreeMap<Guid, Dtl>>,
     pub(crate) changed_facts: Mutex<Option<FactsChange>>,
     pub(crate) sync_threads: Mutex<Vec<JoinHandle<()>>>,
@@ -98,7 +98,7 @@ pub struct Pool {
     pub(crate) probes: Probes,
 }
 
-/// The parts of a pool, when it was put together.
+/// The parts of an assembled pool.
 pub(crate) struct Parts {
     pub(crate) host: Host,
     pub(crate) name: String,
@@ -165,12 +165,12 @@ impl Pool {
         Arc::new(pool)
     }
 
-    /// The machine it is open on.
+    /// The host on which it is open.
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// Its name here; an import can have given it another than the labels have.
+    /// Its name here; an import can have renamed it temporarily.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -180,27 +180,27 @@ impl Pool {
         self.mode
     }
 
-    /// Its devices.
+    /// Its vdev tree.
     pub fn vdevs(&self) -> &Arc<VdevTree> {
         &self.vdevs
     }
 
-    /// What is free on them. Empty for a pool that is open read-only.
+    /// Its free space. Empty for a pool that is open read-only.
     pub fn space(&self) -> &Arc<Space> {
         &self.space
     }
 
-    /// Reading and writing its blocks.
+    /// Its block pipelines.
     pub fn io(&self) -> &Arc<BlockIo> {
         &self.io
     }
 
-    /// Reading its blocks through the cache.
+    /// Its cached reads.
     pub fn cache(&self) -> &PoolCache {
         &self.cache
     }
 
-    /// What its object sets share.
+    /// The environment that its object sets share.
     pub fn env(&self) -> &Arc<ObjectEnv> {
         &self.env
     }
@@ -215,7 +215,7 @@ impl Pool {
         &self.mos
     }
 
-    /// Its directory, to read.
+    /// A reader of its directory.
     pub fn directory<'a>(&'a self, operation: &'a Operation) -> Directory<'a> {
         Directory::new(&self.mos, operation)
     }
@@ -235,18 +235,17 @@ impl Pool {
         self.stored.lock().features.clone()
     }
 
-    /// What labels say about it.
+    /// The facts in its labels.
     pub fn facts(&self) -> PoolFacts {
         self.stored.lock().facts.clone()
     }
 
-    /// The datasets whose intent logs were given up when the pool was imported, because they could
-    /// not be read.
+    /// The datasets whose intent logs were discarded at the import because they could not be read.
     pub fn given_up_logs(&self) -> Vec<String> {
         self.given_up_logs.lock().clone()
     }
 
-    /// Refuses when nothing can be changed.
+    /// Refuses when the pool cannot be changed.
     pub(crate) fn require_writable(&self) -> Result<(), TaskError> {
         match self.mode {
             Mode::ReadOnly => Err(TaskError::ReadOnly),
@@ -254,7 +253,7 @@ impl Pool {
         }
     }
 
-    /// What becomes of writers when the pool cannot be written: the property `failmode`.
+    /// The effect of a suspension on writers: the property `failmode`.
     pub(crate) fn fail_mode(&self) -> FailMode {
         match self.fails_writers.load(Ordering::Relaxed) {
             true => FailMode::Continue,
@@ -279,14 +278,14 @@ impl Pool {
         &self.owner
     }
 
-    /// What cloned blocks take, and what cloning has saved.
+    /// Space of cloned blocks, and space that cloning has saved.
     pub fn clone_sums(&self) -> CloneSums {
         self.clones.sums()
     }
 
-    /// Tells `block`, `dataset` and `space` what is true of the pool as it is stored now: which
-    /// features there are for blocks, and how much room for all datasets. What cloning saves is
-    /// room as well, for each dataset is charged for what it refers to.
+    /// Publishes the stored state to `block`, `dataset` and `space`: the features of blocks, and
+    /// the room for all datasets. Space saved by cloning counts as room, since each dataset is
+    /// charged for all that it refers to.
     pub(crate) fn publish_facts(&self) {
         let feature = Feature::BlockCloning.guid();
         let is_cloning = self.stored.lock().features.count(feature).is_some();

@@ -1,6 +1,5 @@
-//! What is counted of a whole pool, below `zfs/POOL:0` in the tree of statistics: `txgs` (the last
-//! groups), `dmu_tx` (the write throttle, and what is dirty), `io` (what devices did), `passes` (in
-//! how many the groups were stored), `state`.
+//! Statistics of a pool, below `zfs/POOL:0`: `txgs` (the last txgs), `dmu_tx` (the write throttle,
+//! and dirty data), `io` (device I/O), `passes` (sync passes per txg), `state`.
 
 use crate::txg_history::{TxgHistory, Work};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use tarn_ondisk::units::Txg;
 use tarn_probe::{Instance, Value, registry};
 use tarn_vdev::VdevTree;
 
-/// The measuring points of one pool. They leave the tree with it.
+/// The measuring points of one pool. They leave the tree with the pool.
 #[derive(Debug)]
 pub(crate) struct Probes {
     history: Arc<TxgHistory>,
@@ -20,7 +19,7 @@ pub(crate) struct Probes {
     _instances: [Arc<Instance>; 5],
 }
 
-/// In how many passes groups were stored.
+/// Numbers of passes of the stored txgs.
 #[derive(Debug, Default)]
 struct Passes {
     groups: AtomicU64,
@@ -29,7 +28,7 @@ struct Passes {
 }
 
 impl Probes {
-    /// Hangs them into the tree. They hold nothing of the pool that would keep it open.
+    /// Registers them in the tree. They hold no reference that keeps the pool open.
     pub(crate) fn new(
         name: &str,
         txgs: Arc<Txgs>,
@@ -78,7 +77,7 @@ impl Probes {
         }
     }
 
-    /// All that a group changed is stored, in so many passes.
+    /// The changes of a txg are stored after this many passes.
     pub(crate) fn converged(&self, passes: u32) {
         assert!(passes > 0, "a group is stored in one pass at least");
         let passes = u64::from(passes);
@@ -87,35 +86,35 @@ impl Probes {
         self.passes.most.fetch_max(passes, Ordering::Relaxed);
     }
 
-    /// The most passes that a group has taken.
+    /// The most passes of a txg.
     pub(crate) fn passes_max(&self) -> u64 {
         self.passes.most.load(Ordering::Relaxed)
     }
 
-    /// A group takes changes now.
+    /// The txg is open.
     pub(crate) fn opened(&self, txg: Txg) {
         self.history.opened(txg, tarn_host::monotonic_ns());
     }
 
-    /// It takes no new writers any more.
+    /// The txg takes no new transactions.
     pub(crate) fn closing(&self, txg: Txg) {
         self.history.closing(txg, tarn_host::monotonic_ns());
     }
 
-    /// Its writers are gone, and the next one takes changes.
+    /// The txg is quiesced, and the next one is open.
     pub(crate) fn closed(&self, txg: Txg) {
         let now_ns = tarn_host::monotonic_ns();
         self.history.closed(txg, now_ns);
         self.history.opened(txg.next(), now_ns);
     }
 
-    /// It is being stored from now on.
+    /// The txg begins to sync.
     pub(crate) fn syncing(&self, txg: Txg) {
         let work = self.work();
         self.history.syncing(txg, tarn_host::monotonic_ns(), work);
     }
 
-    /// It is stored.
+    /// The txg is stored.
     pub(crate) fn stored(&self, txg: Txg) {
         let work = self.work();
         self.history.stored(txg, tarn_host::monotonic_ns(), work);
@@ -170,7 +169,7 @@ fn io_values(vdevs: &VdevTree) -> Vec<(String, Value)> {
     ]
 }
 
-/// One word, as OpenZFS's kstat of that name has it.
+/// One word, as in OpenZFS's kstat of that name.
 fn state_values(vdevs: &VdevTree, txgs: &Txgs, is_writable: bool) -> Vec<(String, Value)> {
     let word = match is_writable && txgs.is_suspended() {
         true => "SUSPENDED",

@@ -1,6 +1,6 @@
 //! Properties of the pool that are stored in the MOS: a ZAP of numbers and texts by name.
 //!
-//! What they mean, and which values make sense, is known where they are set.
+//! Their meanings and valid values are known where they are set.
 
 use crate::directory::Directory;
 use crate::error::{PoolError, TaskError};
@@ -16,7 +16,7 @@ use tarn_ondisk::pool_directory::PROPERTIES;
 use tarn_ondisk::zap::{VALUE_BYTES_MAX, can_hold_name};
 use tarn_probe::Operation;
 
-/// All that are stored.
+/// All stored properties.
 pub fn read(directory: Directory<'_>) -> Result<Vec<(String, ZapValue)>, PoolError> {
     match directory.find(PROPERTIES)? {
         None => Ok(Vec::new()),
@@ -24,7 +24,7 @@ pub fn read(directory: Directory<'_>) -> Result<Vec<(String, ZapValue)>, PoolErr
     }
 }
 
-/// Stores some.
+/// Stores properties.
 pub(crate) fn store(
     writer: MosWriter<'_>,
     properties: &[(String, ZapValue)],
@@ -39,13 +39,13 @@ pub(crate) fn store(
 /// A change of one property of a pool.
 #[derive(Debug, Clone)]
 pub enum PoolPropertyChange {
-    /// One that is stored in the MOS, and its value as history shows it.
+    /// A property in the MOS: name, value, and the value as history shows it.
     Stored(String, ZapValue, String),
-    /// A user property that has no value any more.
+    /// Removes a user property.
     Clear(String),
-    /// `comment`, which labels have.
+    /// `comment`, in the labels.
     Comment(Option<String>),
-    /// `compatibility`, which labels have.
+    /// `compatibility`, in the labels.
     Compatibility(Option<String>),
     /// `feature@…=enabled`.
     Enable(Feature),
@@ -55,7 +55,7 @@ impl Pool {
     /// Changes properties, and waits until that is stored.
     ///
     /// # Errors
-    /// When the pool is read-only, suspended or being closed.
+    /// The pool is read-only, suspended or being closed.
     pub fn change_properties(
         &self,
         changes: Vec<PoolPropertyChange>,
@@ -78,7 +78,7 @@ impl Pool {
     }
 }
 
-/// Why a change cannot be stored, if it cannot. After the first change nothing may be refused any
+/// Why a change cannot be stored, if it cannot. After the first change none may be refused any
 /// more.
 fn refusal_of(change: &PoolPropertyChange) -> Option<TaskRefusal> {
     let (name, why) = match change {
@@ -96,7 +96,7 @@ fn refusal_of(change: &PoolPropertyChange) -> Option<TaskRefusal> {
     Some(TaskRefusal::BadValue { property, why })
 }
 
-/// Makes one change; gives back what the history says of it.
+/// Makes one change; returns its text for the history.
 fn apply(scope: &SyncScope<'_>, change: PoolPropertyChange) -> Result<String, PoolError> {
     match change {
         PoolPropertyChange::Stored(name, value, shown) => {
@@ -128,7 +128,7 @@ fn apply(scope: &SyncScope<'_>, change: PoolPropertyChange) -> Result<String, Po
     }
 }
 
-/// Enables a feature, and brings what is stored into the form that it then has.
+/// Enables a feature, and converts stored data to the feature's form.
 #[doc(alias = "feature_enable_sync")]
 fn enable(scope: &SyncScope<'_>, feature: Feature) -> Result<(), PoolError> {
     let was_by_head = scope.features.is_enabled(Feature::HeadErrlog);

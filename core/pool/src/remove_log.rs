@@ -1,12 +1,12 @@
-//! Removing a log vdev.
+//! `zpool remove` of a log vdev.
 //!
-//! It is emptied ([`log_devices`](crate::log_devices)); then one group has it no more: its objects
-//! are freed, its index is a hole, its devices are named by no label. Their own labels are cleared
-//! after that.
+//! The vdev is emptied ([`log_devices`](crate::log_devices)); then one txg removes it: its objects
+//! are freed, its index becomes a hole, and no label names its devices. Their own labels are
+//! cleared after that.
 //!
 //! # After a crash
 //! The pool is found with the vdev, empty, or without it. In the second case its devices may still
-//! have labels, of a vdev that no configuration has.
+//! have labels, but no configuration has the vdev.
 
 use crate::error::VdevChangeError;
 use crate::log_holds::LogHold;
@@ -18,13 +18,13 @@ use tarn_probe::Operation;
 use tarn_vdev::Departed;
 
 impl Pool {
-    /// Takes a log vdev out of the pool, and waits until that is stored.
+    /// Removes a log vdev, and waits until that is stored.
     ///
     /// # Errors
-    /// A log that was not replayed yet has a block on it, or nothing can be stored: it stays.
+    /// A log that is not replayed has a block on it, or the pool stores nothing: it stays.
     ///
     /// # Panics
-    /// When it is no log vdev.
+    /// It is no log vdev.
     #[doc(alias = "spa_vdev_remove_log")]
     pub fn remove_log(&self, vdev: VdevId, operation: &Operation) -> Result<(), VdevChangeError> {
         let tops = self.vdevs().top_levels();

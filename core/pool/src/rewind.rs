@@ -1,19 +1,19 @@
-//! Rewinding: the newest earlier group that can be opened, where the newest cannot.
+//! Rewind: finds the newest earlier txg that can be opened, where the newest cannot.
 //!
 //! # Problem
-//! What an uberblock leads to can be damaged: a device that lied about its flushes, or a bug of the
-//! writer. Earlier uberblocks are in the rings of labels, and lead to what the pool was some
-//! seconds before, as long as nothing of that was overwritten.
+//! The blocks below an uberblock can be damaged: a device lied about its flushes, or the writer had
+//! a bug. Earlier uberblocks in the rings of labels lead to the pool's state some seconds before,
+//! as long as its blocks were not overwritten.
 //!
 //! # Mechanism
-//! Places that a group frees are not used for two more. So the two groups before the newest are
-//! whole by construction, and only what was born since then has to be looked at. Older ones (`-X`)
-//! may have lost anything: all of their metadata is read. A group will do when it can be opened,
-//! and no block of metadata is unreadable; files that are damaged only count.
+//! Space that a txg frees is not reused for two more txgs. So the two txgs before the newest are
+//! complete by construction, and only blocks born since then have to be read. Older ones (`-X`) may
+//! have lost any block: all of their metadata is read. A txg will do when it can be opened and all
+//! its metadata can be read; damaged blocks of files are only counted.
 //!
-//! Nothing is written here. An import of an earlier txg goes on behind the newest that was ever
-//! stored, so that what is given up cannot be mistaken for what comes. Intent logs build on the
-//! groups that are given up, and are emptied ([`claim_logs`](crate::claim_logs)).
+//! Nothing is written here. An import of an earlier txg goes on after the newest that was ever
+//! stored, so that new txgs differ from the discarded ones. Intent logs build on the discarded
+//! txgs, and are emptied ([`claim_logs`](crate::claim_logs)).
 
 use crate::error::ImportError;
 use crate::import::ImportRequest;
@@ -33,42 +33,42 @@ use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 use tarn_vdev::{ExpectedLabels, Need, OpenOptions, VdevTree};
 
-/// So many groups before the newest nothing is used again of what was freed.
+/// Number of txgs before the newest whose blocks are not reused.
 #[doc(alias = "TXG_DEFER_SIZE")]
 const GROUPS_WHOLE: u64 = 2;
 
-/// What was born in so many groups is looked at, where the group is whole by construction.
+/// For a txg that is complete by construction, only births in this many txgs are read.
 const GROUPS_CHECKED: u64 = GROUPS_WHOLE + 1;
 
-/// How far back to look.
+/// How far back to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// As far as groups are whole by construction: `-F`.
+    /// `-F`: to txgs that are complete by construction.
     Safe,
-    /// As far as there are uberblocks: `-X`.
+    /// `-X`: as far as there are uberblocks.
     Extreme,
 }
 
-/// A group that can be imported.
+/// A txg that can be imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rewind {
-    /// The group.
+    /// The txg.
     pub txg: Txg,
     /// When it was stored, in seconds since 1970.
     pub timestamp_s: u64,
-    /// What is given up, in seconds; zero for the newest group.
+    /// Seconds of changes that are discarded; zero for the newest txg.
     pub loss_s: u64,
-    /// It is the newest: nothing is given up.
+    /// It is the newest: nothing is discarded.
     pub is_newest: bool,
-    /// Blocks of files that cannot be read. Only those that had to be looked at.
+    /// Unreadable blocks of files, among those that had to be read.
     pub data_errors: u64,
 }
 
-/// Finds the newest group, not after `until`, that can be imported. None when there is none within
-/// reach, and the error of the newest.
+/// Finds the newest txg, not after `until`, that can be imported. None when there is none within
+/// reach; then with the error of the newest.
 ///
 /// # Errors
-/// What keeps every group from being imported: devices, features.
+/// An error that keeps every txg from being imported: devices, features.
 #[doc(alias("spa_load_best", "spa_load_verify"))]
 pub fn find_rewind(
     host: &Host,
@@ -105,7 +105,7 @@ pub fn find_rewind(
     Ok(None)
 }
 
-/// Whether an earlier group may be free of what is wrong.
+/// Whether an earlier txg may be without this error.
 pub fn may_be_better_before(error: &ImportError) -> bool {
     matches!(
         error,
@@ -113,7 +113,7 @@ pub fn may_be_better_before(error: &ImportError) -> bool {
     )
 }
 
-/// All uberblocks of all devices, by group; of one group, the one that is believed.
+/// All uberblocks of all devices, by txg; of several of one txg, the one that an import would take.
 fn uberblocks(
     host: &Host,
     request: &ImportRequest<'_>,
@@ -135,8 +135,8 @@ fn uberblocks(
     Ok(all)
 }
 
-/// Opens a group and looks at it. Gives how many blocks of files are damaged; none when metadata
-/// is.
+/// Opens a txg and checks it. Returns the number of damaged blocks of files; none when metadata is
+/// damaged.
 fn try_group(
     host: &Host,
     cache: &Arc<Cache>,
@@ -163,7 +163,7 @@ fn try_group(
     Ok((damage.metadata == 0).then_some(damage.data))
 }
 
-/// Reads the metadata that was born after a group, and files if they are to be counted.
+/// Reads the metadata born after a txg, and files if they are to be counted.
 fn check<'a>(
     pool: &'a Pool,
     born_after: Txg,
@@ -206,7 +206,7 @@ fn check<'a>(
     }
 }
 
-/// What was found to be unreadable.
+/// The unreadable blocks.
 struct Damage<'a> {
     pool: &'a Pool,
     operation: &'a Operation,
@@ -218,7 +218,7 @@ struct Damage<'a> {
 impl Visitor for Damage<'_> {
     fn enter(&mut self, visit: &Visit<'_>) -> Step {
         let pointer = visit.pointer;
-        // What leads further is read by the walk itself.
+        // The walk itself reads indirect blocks.
         if visit.mark.level != 0 || pointer.kind() != PointerKind::Stored {
             return Step::Continue;
         }
@@ -237,7 +237,7 @@ impl Visitor for Damage<'_> {
     }
 
     fn unreadable(&mut self, _: &Visit<'_>, why: &ObjectError) -> Step {
-        // What we cannot decrypt is not damaged for that.
+        // An encrypted block that cannot be decrypted is not damaged.
         let is_encrypted = matches!(
             why,
             ObjectError::Read { why, .. } if matches!(**why, ReadError::Encrypted { .. })

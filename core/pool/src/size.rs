@@ -1,9 +1,9 @@
-//! How large a pool is: what its devices offer to blocks, and what datasets may take of it.
+//! The size of a pool: what its devices offer to blocks, and what datasets may use.
 //!
-//! A device is cut into metaslabs of one size, and what does not fill one is not used. Space is
-//! counted *deflated*: a raidz spends part of what is allocated on parity, and users are told what
-//! is left, by a fixed ratio for each vdev. Some is kept back (`slop`), so that a full pool can
-//! still be changed, for even freeing needs room.
+//! A device is cut into metaslabs of one size, and a remainder is not used. Space is counted
+//! *deflated*: a raidz spends part of its allocations on parity, and users see the rest, by a fixed
+//! ratio for each vdev. Some is kept back (`slop`), so that a full pool can still be changed, since
+//! even freeing needs space.
 
 use tarn_ondisk::units::AllocatedSize;
 use tarn_space::slop_size;
@@ -12,7 +12,7 @@ use tarn_vdev::{AllocationBias, TopLevel};
 /// A power of two: ratios count 512ths.
 const RATIO_SHIFT: u32 = 9;
 
-/// What a vdev offers to blocks, parity included.
+/// Bytes of a vdev for blocks, parity included.
 pub fn usable_bytes(vdev: &TopLevel) -> u64 {
     match vdev.metaslab_shift {
         0 => 0,
@@ -20,7 +20,7 @@ pub fn usable_bytes(vdev: &TopLevel) -> u64 {
     }
 }
 
-/// Allocated bytes of a vdev as users are told of them.
+/// Allocated bytes of a vdev, deflated.
 pub fn deflated(vdev: &TopLevel, allocated_bytes: u64) -> u64 {
     let deflated = (allocated_bytes >> RATIO_SHIFT).saturating_mul(vdev.deflate_ratio);
     debug_assert!(
@@ -30,7 +30,7 @@ pub fn deflated(vdev: &TopLevel, allocated_bytes: u64) -> u64 {
     deflated
 }
 
-/// What all devices for ordinary blocks offer, as users are told of it.
+/// Bytes of all devices for ordinary blocks, deflated.
 pub fn deflated_size(vdevs: &[TopLevel]) -> u64 {
     let ordinary = vdevs
         .iter()
@@ -40,8 +40,8 @@ pub fn deflated_size(vdevs: &[TopLevel]) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// What all datasets together may take, and what is kept back. `embedded_log` is what metaslabs
-/// kept for the intent log offer.
+/// Bytes for all datasets together, and the slop. `embedded_log` is the size of the metaslabs kept
+/// for the intent log.
 pub fn adjusted_size(vdevs: &[TopLevel], embedded_log: u64) -> (u64, u64) {
     let size = deflated_size(vdevs).saturating_sub(embedded_log);
     let slop = slop_size(AllocatedSize::from(size), AllocatedSize::from(embedded_log));
@@ -50,7 +50,7 @@ pub fn adjusted_size(vdevs: &[TopLevel], embedded_log: u64) -> (u64, u64) {
     (adjusted, slop.get())
 }
 
-/// The `size` of `zpool list`: what devices offer, parity included, without those for the log.
+/// The `size` of `zpool list`: bytes of devices, parity included, without log devices.
 pub fn listed_size(vdevs: &[TopLevel]) -> u64 {
     vdevs
         .iter()

@@ -1,23 +1,22 @@
-//! Space maps: what is allocated, as the MOS remembers it.
+//! Space maps: allocations and frees of each metaslab, in the MOS.
 //!
 //! # Mechanism
 //! Each top-level vdev has an array of objects, one for each metaslab that was ever allocated from.
-//! Such an object is a log ([`tarn_ondisk::space_map`]); its bonus sums it up, so that importing
+//! Such an object is a log ([`tarn_ondisk::space_map`]); its bonus has the sum, so that importing
 //! reads no logs. Logs are read when `space` wants to allocate from a metaslab ([`LoadSpaceMap`]).
 //!
-//! Every pass of a sync appends what `space` did since the pass before ([`store`]). A log that has
-//! grown to much more than what it says is written anew instead. That is done in the first pass
-//! only: rewriting frees blocks.
+//! Every pass of a sync appends the changes of `space` since the pass before ([`store`]). A log
+//! that has grown far beyond its minimal length is rewritten (condensed) instead. That is done in
+//! the first pass only: rewriting frees blocks.
 //!
-//! A pool that OpenZFS wrote can have newer changes in log space maps, which are common to all
-//! metaslabs ([`crate::log_space_maps`]). What they say is kept in [`Unflushed`], and put into each
-//! metaslab's own log in the first txg that is stored here. No log space maps are written.
+//! A pool that OpenZFS wrote can have newer changes in log space maps, which are shared by all
+//! metaslabs ([`crate::log_space_maps`]). Their changes are kept in [`Unflushed`], and appended to
+//! each metaslab's own log in the first txg that is stored here. No log space maps are written.
 //!
 //! # Invariants
-//! - A vdev that blocks are placed on has its array: it is stored with the vdev itself
-//!   ([`crate::add`]). Without it what is free is not known, and such a pool is not opened for
-//!   writing.
-//! - In the stored log of a metaslab, followed by its `Unflushed`, every place is allocated before
+//! - A vdev with blocks has its array: it is stored with the vdev itself ([`crate::add`]). Without
+//!   it the free space is not known, and such a pool is not opened for writing.
+//! - In the stored log of a metaslab, followed by its `Unflushed`, every range is allocated before
 //!   it is freed.
 
 use crate::directory::Directory;
@@ -45,7 +44,7 @@ use tarn_space::{
 };
 use tarn_vdev::{AllocationBias, TopLevel};
 
-/// What is not in the metaslabs' own logs yet.
+/// Changes that are not in the metaslabs' own logs yet.
 const UNFLUSHED: Rank = Rank::new(tarn_host::ranks::POOL + 40, "unflushed space").across_waits();
 
 /// The block size of a metaslab's log. Appending rewrites the last block, so it is not large.
@@ -55,24 +54,24 @@ const LOG_BLOCK_BYTES: u64 = 16 << 10;
 /// The block size of the array of logs.
 const ARRAY_BLOCK_BYTES: u64 = 512;
 
-/// How much of a log is read at a time.
+/// Bytes of a log that are read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// A log is written anew when it is this many times as long as it need be, and longer than some
-/// blocks. Like OpenZFS.
+/// A log is rewritten when it is this many times as long as necessary, and longer than some blocks.
+/// Like OpenZFS.
 #[doc(alias = "zfs_condense_pct")]
 const WORN_FACTOR: u64 = 2;
 
-/// Logs up to so many blocks are not worth writing anew.
+/// Shorter logs, in blocks, are not rewritten.
 #[doc(alias = "zfs_metaslab_condense_block_threshold")]
 const WORN_BLOCKS_MIN: u64 = 4;
 
 const WORD_BYTES: u64 = 8;
 
-/// The metaslab of an index on a vdev.
+/// A metaslab, by its vdev and index.
 pub(crate) type MetaslabId = (VdevId, u64);
 
-/// What log space maps say of one metaslab beyond its own log.
+/// Changes of one metaslab in log space maps.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Changes {
     /// Allocated, and not freed since.
@@ -82,13 +81,14 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// Adds the next entry of a log.
+    /// Applies the next entry of a log.
     pub(crate) fn apply(&mut self, action: Action, range: Range) {
         let (to, from) = match action {
             Action::Allocate => (&mut self.allocated, &mut self.freed),
             Action::Free => (&mut self.freed, &mut self.allocated),
         };
-        // What was freed and is allocated again is, beside the metaslab's own log, nothing new.
+        // A range that was freed and allocated again is allocated in the metaslab's own log
+        // already.
         let mut rest = RangeTree::new();
         rest.add_missing(range);
         rest.subtract(from);
@@ -102,7 +102,7 @@ impl Changes {
         );
     }
 
-    /// What is allocated when this has happened.
+    /// Applies the changes to the allocated ranges.
     fn apply_to(&self, allocated: &mut RangeTree) {
         allocated.subtract(&self.freed);
         for range in self.allocated.iter() {
@@ -119,8 +119,7 @@ pub(crate) fn unflushed(changes: BTreeMap<MetaslabId, Changes>) -> Unflushed {
     RwLock::new(UNFLUSHED, changes)
 }
 
-/// Reads logs for `space`. The MOS leads to `space` again, so a pool that owned it here would never
-/// go.
+/// Reads logs for `space`. It has only a weak reference to the MOS, which leads to `space` again.
 pub(crate) struct Loader {
     pub(crate) mos: Weak<ObjectSet>,
     pub(crate) arrays: Arc<Arrays>,
@@ -130,8 +129,8 @@ pub(crate) struct Loader {
 impl LoadSpaceMap for Loader {
     fn load(&self, vdev: VdevId, index: u64) -> Result<RangeTree, LoadError> {
         let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
-        // Held while the log is read: flushing must not put a change into the log and take it out
-        // of the table in between.
+        // Held during the read: a flush must not append a change to the log and remove it from the
+        // table in between.
         let unflushed = self.unflushed.read();
         let unreadable = |cause: PoolError| LoadError::Unreadable {
             vdev,
@@ -175,8 +174,7 @@ impl LoadSpaceMap for Loader {
     }
 }
 
-/// Calls `each` for every entry of a log, until it has seen enough: a damaged log may go on for
-/// hours.
+/// Calls `each` for every entry of a log, until it returns false: a damaged log may have too many.
 pub(crate) fn read_log(
     object: &Arc<Object>,
     mut decoder: SpaceMapDecoder,
@@ -206,7 +204,7 @@ pub(crate) fn read_log(
     Ok(())
 }
 
-/// Where the logs of each vdev are listed.
+/// The array of space maps of each vdev.
 #[derive(Debug)]
 pub(crate) struct Arrays {
     vdevs: RwLock<BTreeMap<VdevId, Array>>,
@@ -219,11 +217,11 @@ struct Array {
     ashift: u32,
 }
 
-/// The arrays; taken for a moment only.
+/// The arrays; held for a moment only.
 const ARRAYS: Rank = Rank::new(tarn_host::ranks::POOL + 41, "space map arrays");
 
 impl Arrays {
-    /// Of these vdevs.
+    /// The arrays of these vdevs.
     pub(crate) fn of(vdevs: &[TopLevel]) -> Arrays {
         let arrays = Arrays {
             vdevs: RwLock::new(ARRAYS, BTreeMap::new()),
@@ -232,8 +230,8 @@ impl Arrays {
         arrays
     }
 
-    /// Adds a vdev, or says that it has an array now. One without an array is not known here:
-    /// object 0 is where all others are.
+    /// Adds a vdev, or its new array. A vdev without an array is left out: object 0 is the meta
+    /// dnode's.
     pub(crate) fn add(&self, vdev: &TopLevel) {
         if vdev.metaslab_array.is_zero() {
             return;
@@ -246,7 +244,7 @@ impl Arrays {
         self.vdevs.write().insert(vdev.id, array);
     }
 
-    /// Forgets a vdev that has left.
+    /// Removes a vdev that has left.
     pub(crate) fn remove(&self, vdev: VdevId) {
         self.vdevs.write().remove(&vdev);
     }
@@ -257,7 +255,7 @@ impl Arrays {
         array.ok_or(PoolError::NoSpaceMaps { vdev })
     }
 
-    /// What a metaslab's log describes.
+    /// The range of offsets that a metaslab's log describes.
     pub(crate) fn region(&self, vdev: VdevId, index: u64) -> Result<Region, PoolError> {
         let array = self.array(vdev)?;
         Ok(Region {
@@ -267,7 +265,7 @@ impl Arrays {
         })
     }
 
-    /// The metaslab that an offset of a vdev is in.
+    /// The metaslab of an offset.
     pub(crate) fn metaslab_of(&self, vdev: VdevId, offset: VdevOffset) -> Option<MetaslabId> {
         let vdevs = self.vdevs.read();
         let array = vdevs.get(&vdev)?;
@@ -295,7 +293,7 @@ impl Arrays {
     }
 }
 
-/// The class that a vdev serves.
+/// The allocation class of a vdev.
 fn class_of(vdev: &TopLevel) -> Class {
     match vdev.allocation_bias {
         AllocationBias::Log => Class::Log,
@@ -306,7 +304,7 @@ fn class_of(vdev: &TopLevel) -> Class {
     }
 }
 
-/// What `space` needs to know of a vdev.
+/// The geometry of a vdev for `space`.
 pub(crate) fn geometry_of(vdev: &TopLevel) -> Geometry {
     Geometry {
         size: vdev.asize,
@@ -316,12 +314,13 @@ pub(crate) fn geometry_of(vdev: &TopLevel) -> Geometry {
     }
 }
 
-/// Refuses a vdev without an array of space maps. OpenZFS takes such a vdev for empty, for it makes
-/// the array before the first block is placed there. Early versions of ours did not: what they
-/// placed is in no space map, and may be anywhere.
+/// Refuses a vdev without an array of space maps. OpenZFS takes such a vdev for empty, since it
+/// creates the array before the first block is allocated there. Early versions of Tarn did not:
+/// their blocks are in no space map, and may be anywhere.
 #[doc(alias = "vdev_metaslab_init")]
 pub(crate) fn refuse_without_array(vdev: &TopLevel) -> Result<(), ImportError> {
-    // OpenZFS frees the space maps of a log that it has emptied one group before the vdev is gone.
+    // OpenZFS frees the space maps of a log vdev that it has emptied one txg before the vdev is
+    // gone.
     let is_leaving = vdev.is_log && vdev.is_non_allocating;
     match vdev.metaslab_shift != 0 && vdev.metaslab_array.is_zero() && !is_leaving {
         true => Err(ImportError::NoSpaceMaps {
@@ -331,7 +330,7 @@ pub(crate) fn refuse_without_array(vdev: &TopLevel) -> Result<(), ImportError> {
     }
 }
 
-/// Tells `space` of all metaslabs of a vdev, from the sums in the bonuses of their logs.
+/// Adds all metaslabs of a vdev to `space`, with the sums in the bonuses of their logs.
 pub(crate) fn add_stored_vdev(
     space: &Space,
     vdev: &TopLevel,
@@ -370,7 +369,7 @@ pub(crate) fn add_stored_vdev(
     Ok(())
 }
 
-/// What the bonus of a log says.
+/// The contents of a log's bonus.
 fn summary_of(
     directory: Directory<'_>,
     map: ObjectId,
@@ -395,18 +394,18 @@ fn summary_of(
     })
 }
 
-/// What storing space needs.
+/// The inputs for storing space maps.
 pub(crate) struct Storing<'a> {
     pub(crate) writer: MosWriter<'a>,
     pub(crate) arrays: &'a Arrays,
     pub(crate) space: &'a Space,
-    /// Which entries the pool's features allow.
+    /// The form of entries that the pool's features allow.
     pub(crate) version: SpaceMapVersion,
-    /// Counts of features: each log with a histogram is a use of `spacemap_histogram`.
+    /// Feature counts: each log with a histogram is a use of `spacemap_histogram`.
     pub(crate) features: &'a SyncingFeatures<'a>,
 }
 
-/// Appends what happened since the pass before to the logs of the metaslabs it happened in.
+/// Appends the changes since the pass before to the logs of their metaslabs.
 #[doc(alias = "metaslab_sync")]
 pub(crate) fn store(storing: &Storing<'_>, changes: &[MetaslabChanges]) -> Result<(), PoolError> {
     for metaslab in changes {
@@ -430,7 +429,7 @@ pub(crate) fn store(storing: &Storing<'_>, changes: &[MetaslabChanges]) -> Resul
     Ok(())
 }
 
-/// Appends changes of a log space map.
+/// Appends changes from log space maps.
 pub(crate) fn flush(
     storing: &Storing<'_>,
     (vdev, index): MetaslabId,
@@ -444,13 +443,13 @@ pub(crate) fn flush(
     log.finish(storing)
 }
 
-/// Makes the array of a new vdev's logs.
+/// Creates the array of a new vdev.
 pub(crate) fn create_array(writer: MosWriter<'_>) -> Result<ObjectId, PoolError> {
     let new = NewObject::plain(ObjectType::ObjectArray, ARRAY_BLOCK_BYTES);
     Ok(writer.create(new)?.id())
 }
 
-/// Makes an empty space map.
+/// Creates an empty space map.
 #[doc(alias = "space_map_alloc")]
 pub(crate) fn create_map(
     writer: MosWriter<'_>,
@@ -473,8 +472,8 @@ pub(crate) fn create_map(
     writer.create(new)
 }
 
-/// The head of a space map, and whether it has a histogram. Reading to the end that it names, and
-/// appending there, rely on it.
+/// The header of a space map, and whether it has a histogram. Its length is checked, as reads end
+/// and appends begin there.
 pub(crate) fn head_of(object: &Object) -> Result<(SpaceMapHead, bool), PoolError> {
     let corrupt = |cause| PoolError::Corrupt {
         object: object.id(),
@@ -514,7 +513,7 @@ fn open_or_create(
     Ok(object)
 }
 
-/// Whether a log is better written anew than continued.
+/// Whether a log is to be rewritten instead of appended to.
 fn is_worn(
     storing: &Storing<'_>,
     vdev: VdevId,
@@ -532,7 +531,7 @@ fn is_worn(
     needed.is_some_and(|needed| needed.saturating_mul(WORN_FACTOR) <= head.length)
 }
 
-/// What is being appended to one log.
+/// The state of appending to one log.
 struct Appender<'a> {
     object: &'a Arc<Object>,
     head: SpaceMapHead,
@@ -570,7 +569,7 @@ impl<'a> Appender<'a> {
         })
     }
 
-    /// Drops what is there: everything follows.
+    /// Empties the log: all allocated ranges follow.
     fn begin_anew(&mut self, storing: &Storing<'_>) -> Result<(), PoolError> {
         assert_eq!(
             self.tx.1, 1,
@@ -609,7 +608,7 @@ impl<'a> Appender<'a> {
             }
             self.encoder.run(action, None, range.start, range.size);
             let bytes = range.size.get().cast_signed();
-            // The head is from the disk: its sum may be wrong, and stays it then.
+            // The header is from disk: a wrong sum stays wrong.
             let allocated = self.head.allocated;
             self.head.allocated = match action {
                 Action::Allocate => allocated.saturating_add(bytes),
@@ -638,7 +637,7 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Free ranges by size, where `space` knows them; what was known before otherwise.
+    /// Free ranges by size, where `space` knows them; otherwise the stored histogram.
     fn histogram(&self, storing: &Storing<'_>) -> [u64; HISTOGRAM_BUCKETS] {
         let Some(by_bytes) = storing.space.histogram(self.vdev, self.index) else {
             return self.head.histogram;
@@ -652,19 +651,19 @@ impl<'a> Appender<'a> {
     }
 }
 
-/// Replaces what the bonus of a space map says.
+/// Replaces the bonus of a space map.
 pub(crate) fn set_head(
     writer: MosWriter<'_>,
     object: &Object,
     head: &SpaceMapHead,
 ) -> Result<(), PoolError> {
     let bytes = tarn_ondisk::declare::Stored::to_bytes(head);
-    // A map from before histograms keeps its short head.
+    // A map from before histograms keeps its short header.
     let room = object.bonus().len().min(bytes.len());
     writer.set_bonus(object, &bytes[..room])
 }
 
-/// The entries that the pool's features allow.
+/// The form of entries that the pool's features allow.
 pub(crate) fn version_of(has_two_words: bool) -> SpaceMapVersion {
     match has_two_words {
         true => SpaceMapVersion::V2,

@@ -1,21 +1,22 @@
-//! Suspension: a pool whose devices are gone, how it resumes, and how it is given up.
+//! Suspension of a pool whose devices are gone; resuming it, and giving it up.
 //!
 //! # Mechanism
-//! The sync thread waits in `vdev` for the devices that are gone ([`tarn_vdev::suspension`]). This
-//! module suspends the rest: writers wait or fail as `failmode` says, jobs are refused, and a
-//! thread that waits for a txg gets an error or waits, too. When devices are back the thread goes
-//! on where it was: no group is lost.
+//! The sync thread waits in `vdev` for the lost devices ([`tarn_vdev::suspension`]). This module
+//! suspends the rest: writers wait or fail as `failmode` says, jobs are refused, and a thread that
+//! waits for a txg gets an error or waits, too. When devices are back the sync thread goes on where
+//! it was: no txg is lost.
 //!
-//! What keeps a group from being stored and is no fault of devices (the disk lied, or we are wrong)
-//! suspends the pool for good: only exporting and importing it helps, which finds the group before.
+//! An error that keeps a txg from being stored and is no fault of devices (damaged metadata, or a
+//! bug in Tarn) suspends the pool for good: only exporting and importing it helps, which opens the
+//! txg before.
 //!
-//! A pool is *given up* when an administrator will not wait any longer. All threads that wait for
-//! it, or for its devices, get an error; nothing more is written; then it can be closed at once.
-//! The next import finds the last whole group, and the intent logs of what was committed since.
+//! A pool is *given up* when an administrator exports it by force. All threads that wait for it, or
+//! for its devices, get an error; nothing more is written; then it can be closed at once. The next
+//! import finds the last stored txg, and the intent logs of later commits.
 //!
 //! # Invariants
 //! - A change that failed with a suspension was not reported as stored. It may be stored later.
-//! - Nothing is written after a pool was given up, but what was handed to the system before.
+//! - After a pool was given up, only writes that the system already has are still done.
 
 use crate::error::PoolError;
 use crate::failure::{Cure, Failure};
@@ -25,18 +26,18 @@ use std::sync::{Arc, Weak};
 use tarn_probe::Operation;
 use tarn_vdev::{ResumeError, SuspensionDoor};
 
-/// Why a suspended pool does not go on.
+/// Why a suspended pool does not resume.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeRefusal {
     /// Its devices are not back.
     #[error(transparent)]
     Devices(#[from] ResumeError),
-    /// What failed is no fault of devices. Exporting by force and importing finds the last whole
-    /// group.
+    /// The error is no fault of devices. Exporting by force and importing opens the last stored
+    /// txg.
     #[error("{why}")]
     ForGood {
-        /// What failed.
+        /// The error.
         why: String,
     },
 }
@@ -74,19 +75,19 @@ impl SuspensionDoor for Door {
 }
 
 impl Pool {
-    /// From now on the pool is suspended when devices are gone.
+    /// Lets the loss of devices suspend the pool from now on.
     pub(crate) fn begin_suspension(self: &Arc<Self>) {
         self.vdevs().begin(Arc::new(Door(Arc::downgrade(self))));
     }
 
-    /// Nothing is stored any more.
+    /// Suspends the pool for good.
     pub(crate) fn suspend_for_good(&self, error: &PoolError, jobs: Taken) {
         let why = error.to_string();
         let failure = Failure {
             why: why.clone(),
             cure: Cure::Import,
         };
-        // What was given up fails because of that.
+        // Errors after giving up follow from that.
         if !self.is_given_up() {
             *self.failure.lock() = Some(failure);
         }
@@ -102,11 +103,10 @@ impl Pool {
         failure.as_ref().map(|failure| failure.why.clone())
     }
 
-    /// Opens devices again that were gone, and goes on where the pool was suspended. Nothing, when
-    /// it is not.
+    /// Reopens lost devices, and resumes the pool. Does nothing when it is not suspended.
     ///
     /// # Errors
-    /// Devices are not back, or it was something else that failed: it stays suspended.
+    /// Devices are not back, or the error was another: it stays suspended.
     pub fn resume(&self, operation: &Operation) -> Result<(), ResumeRefusal> {
         let failure = self.failure.lock().clone();
         match failure {
@@ -117,13 +117,14 @@ impl Pool {
         }
     }
 
-    /// How long any device has given no answer at all, though it owes some.
+    /// The longest time for which any device with unanswered requests has answered none, in
+    /// nanoseconds.
     pub fn silent_ns(&self) -> u64 {
         self.vdevs().silent_ns()
     }
 
     /// Gives the pool up: all threads that wait for it or its devices get errors, and nothing more
-    /// is stored. Then it is to be closed.
+    /// is stored. The caller closes it then.
     pub fn give_up(&self) {
         {
             let mut failure = self.failure.lock();

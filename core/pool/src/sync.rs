@@ -1,16 +1,17 @@
-//! Storing transaction groups: the thread that turns what is dirty into the next uberblock.
+//! The txg threads: one quiesces the open txg, one stores it and writes its uberblock.
 //!
 //! # Mechanism
-//! The order, why it ends, and what a power cut leaves behind are in `docs/theory/txg_sync.md`. One
-//! thread of a pool closes the open group and waits for its writers; another stores it, pass after
-//! pass, until a pass changes nothing. Then devices are flushed, and the uberblock is written.
+//! The order, why it ends, and the state after a power cut are in `docs/theory/txg_sync.md`. One
+//! thread of a pool closes the open txg and waits for its transactions; another stores it, pass
+//! after pass, until a pass changes nothing. Then devices are flushed, and the uberblock is
+//! written.
 //!
 //! # After a failure
-//! Where devices are gone, the thread waits in the midst of the group until they are back: see
-//! [`suspend`](crate::suspend). When something else keeps a group from being stored, the uberblock
-//! is not written: the disk still has the group before. Part of what is in memory is stored and
-//! part is not, so nothing more is stored in this run; the pool is suspended, which commands show,
-//! and writers wait or fail as `failmode` says. Importing it again finds the last whole group.
+//! If devices are lost, the thread waits in the middle of the txg until they are back: see
+//! [`suspend`](crate::suspend). If another error keeps a txg from being stored, the uberblock is
+//! not written: the disk still has the txg before. A part of the dirty data is stored and a part is
+//! not, so nothing more is stored in this run; the pool is suspended, which commands show, and
+//! writers wait or fail as `failmode` says. The next import opens the last stored txg.
 
 use crate::config;
 use crate::deferred;
@@ -40,28 +41,27 @@ use tarn_ondisk::units::Txg;
 use tarn_probe::{Operation, OperationKind};
 use tarn_vdev::{LabelUpdate, PoolFacts};
 
-/// More passes than a group can take: see the theory. Crossing it is a mistake of ours.
+/// More passes than a txg can take: see the theory. Reaching it is a bug.
 const SYNC_PASSES_MAX: u32 = 40;
 
-/// How much of destroyed datasets is freed in one group. OpenZFS takes half a second at least for
-/// it.
+/// How much of destroyed datasets one txg frees. OpenZFS spends at least half a second on it.
 const BACKGROUND_BUDGET: FreeBudget = FreeBudget {
     blocks_max: 100_000,
     time_ns_max: 500_000_000,
     unreadable: Unreadable::Wait,
 };
 
-/// So many groups in which nothing happened go on in memory only. Then one is stored all the same:
-/// a log names the txg that its last block was made in, and an import refuses a log that is far
-/// ahead of the stored txgs.
+/// This many txgs without changes exist in memory only. Then one is stored all the same: a log has
+/// the txg in which its last block was made, and an import refuses a log that is far ahead of the
+/// stored txgs.
 const IDLE_GROUPS_MAX: u64 = 1 << 16;
 
-/// The version of this program that uberblocks name, as OpenZFS's.
+/// The software version in uberblocks, as OpenZFS's.
 const SOFTWARE_VERSION: u64 = 5000;
 
 impl Pool {
-    /// Starts the threads: one closes groups, one stores them, so that a group can be open, one
-    /// closing, and one on its way to the devices.
+    /// Starts the threads: one quiesces txgs, one stores them, so that a txg can be open, one
+    /// quiescing, and one syncing.
     pub(crate) fn start_sync(self: &Arc<Self>) {
         self.begin_suspension();
         let (closed, to_store) = channel::bounded(1);
@@ -87,7 +87,7 @@ impl Pool {
         *self.sync_threads.lock() = threads;
     }
 
-    /// Stores group after group, until the pool is closed or cannot be written.
+    /// Stores one txg after the other, until the pool is closed or cannot be written.
     fn store_groups(&self, to_store: &channel::Receiver<Txg>) {
         background::keep_pace(Some(self.txgs().pace().clone()));
         while let Some(txg) = to_store.recv() {
@@ -118,7 +118,7 @@ impl Pool {
         self.jobs.close(&Closed::Stopped);
     }
 
-    /// Stores one group.
+    /// Stores one txg.
     pub(crate) fn sync_group(
         &self,
         tx: &mut SyncTx,
@@ -171,22 +171,22 @@ impl Pool {
         };
         self.publish_facts();
         if self.is_configuration_changed() {
-            // A device has failed behind the last pass. Until the next group only labels say so, if
-            // that.
+            // A device has failed after the last pass. Until the next txg at most the labels say
+            // so.
             self.txgs().kick();
         }
         Ok(())
     }
 
-    /// No rewind goes back behind this txg any more.
+    /// No rewind goes behind this txg any more.
     fn group_stored(&self, txg: Txg) {
         self.io().note_stored(txg);
         self.space().txg_stored(txg);
         self.cache().groups_stored(txg);
     }
 
-    /// Whether there is something to do without any change. What late passes put off waits for a
-    /// group that is stored anyway: freeing it puts off the list's own block, and so on for ever.
+    /// Whether there is work without any change. Deferred frees wait for a txg that is stored
+    /// anyway: freeing them would defer the list's own block, and so on for ever.
     fn has_housekeeping(&self, tx: &SyncTx, operation: &Operation) -> Result<bool, PoolError> {
         let writer = self.writer(tx, operation);
         Ok(self.is_configuration_changed()
@@ -202,7 +202,7 @@ impl Pool {
         }
     }
 
-    /// All passes of a group. Gives back the counts of features and what labels are to say.
+    /// Runs all passes of a txg. Returns the feature counts and the facts for the labels.
     fn run_passes(
         &self,
         tx: &mut SyncTx,
@@ -284,8 +284,8 @@ impl Pool {
         }
     }
 
-    /// What this pass did to space goes into the MOS: references to clones, late frees, the MOS's
-    /// own use, space maps.
+    /// Stores this pass's changes of space in the MOS: references to clones, deferred frees, the
+    /// MOS's own use, space maps.
     fn store_space(
         &self,
         scope: &SyncScope<'_>,
@@ -312,7 +312,7 @@ impl Pool {
         }
     }
 
-    /// What the common logs of an imported pool say goes into the metaslabs' own.
+    /// Flushes the log space maps of an imported pool to the metaslabs' own.
     fn clear_log_space_maps(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
         if !log_space_maps::exist(scope.writer.directory())? {
             return Ok(());
@@ -340,7 +340,7 @@ impl Pool {
         history_write::append(scope.writer, &records, bytes)
     }
 
-    /// The root of the group.
+    /// The uberblock of the txg.
     fn uberblock_of(&self, tx: &SyncTx, before: &Uberblock) -> Uberblock {
         Uberblock {
             magic: Uberblock::MAGIC,
@@ -356,7 +356,7 @@ impl Pool {
         }
     }
 
-    /// Makes the group the pool, with what labels are to say where that has changed.
+    /// Writes the uberblock, with labels where their facts have changed.
     fn write_labels(
         &self,
         uberblock: &Uberblock,
@@ -385,15 +385,15 @@ impl Pool {
         Ok(())
     }
 
-    /// The most passes that a group has taken to be stored, since the pool was opened.
+    /// The most passes of a txg since the pool was opened.
     pub fn passes_max(&self) -> u64 {
         self.probes.passes_max()
     }
 
-    /// Waits until everything that was changed before is stored.
+    /// Waits until all earlier changes are stored.
     ///
     /// # Errors
-    /// When the pool is suspended or being closed.
+    /// The pool is suspended or being closed.
     pub fn sync_all(&self, operation: &Operation) -> Result<(), TaskError> {
         if self.mode() == Mode::ReadOnly {
             return Ok(());
@@ -412,10 +412,10 @@ impl Pool {
         })
     }
 
-    /// Stores a group and writes the labels of all devices, whether or not anything was changed.
+    /// Stores a txg and writes the labels of all devices, whether or not anything was changed.
     ///
     /// # Errors
-    /// When the pool is read-only, suspended or being closed.
+    /// The pool is read-only, suspended or being closed.
     #[doc(alias = "spa_sync_pool")]
     pub fn store_labels(&self, operation: &Operation) -> Result<(), TaskError> {
         self.run_in_sync(operation, |scope| {

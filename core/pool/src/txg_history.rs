@@ -1,8 +1,7 @@
-//! What became of the last transaction groups: `zfs/POOL:0:txgs` in the tree of statistics.
+//! The last txgs, with times and I/O: `zfs/POOL:0:txgs` in the tree of statistics.
 //!
-//! A group is opened, closed to new writers, quiet when its writers are gone, picked up, and
-//! stored. The times between, and what the devices did while it was stored, tell why a pool is slow
-//! in waves.
+//! A txg is open, then quiescing (it takes no new transactions), quiesced, syncing, and committed.
+//! The times between, and the devices' I/O while it was stored, tell why a pool is slow in waves.
 
 use std::collections::VecDeque;
 use tarn_host::lock::{Mutex, Rank};
@@ -11,11 +10,11 @@ use tarn_probe::{IoTotals, Value};
 
 const HISTORY: Rank = Rank::new(tarn_host::ranks::POOL + 14, "history of groups");
 
-/// How many groups are remembered. As many as OpenZFS does.
+/// How many txgs are remembered, as in OpenZFS.
 #[doc(alias = "zfs_txg_history")]
 const GROUPS_MAX: usize = 100;
 
-/// How far a group has come.
+/// The state of a txg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -26,7 +25,7 @@ enum Phase {
 }
 
 impl Phase {
-    /// As OpenZFS shows it.
+    /// OpenZFS's letter for it.
     const fn letter(self) -> &'static str {
         match self {
             Phase::Open => "O",
@@ -38,7 +37,7 @@ impl Phase {
     }
 }
 
-/// One group. Times are of the monotonic clock; those that are not known yet are zero.
+/// One txg. Times are of the monotonic clock; unknown ones are zero.
 #[derive(Debug, Clone, Copy)]
 struct Group {
     txg: Txg,
@@ -48,11 +47,11 @@ struct Group {
     closed_ns: u64,
     syncing_ns: u64,
     stored_ns: u64,
-    /// Of the pool when it was picked up; the difference when it is stored.
+    /// The pool's counters when it began to sync; their difference when it is stored.
     work: Work,
 }
 
-/// What was done: a counter since the pool was opened, or the difference of two.
+/// Work of the pool: counters since it was opened, or the difference of two.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Work {
     /// Bytes that were dirty and are stored.
@@ -99,17 +98,17 @@ impl Group {
     }
 }
 
-/// The last groups of a pool, oldest first.
+/// The last txgs of a pool, oldest first.
 #[derive(Debug)]
 pub(crate) struct TxgHistory(Mutex<VecDeque<Group>>);
 
 impl TxgHistory {
-    /// None yet.
+    /// An empty history.
     pub(crate) fn new() -> TxgHistory {
         TxgHistory(Mutex::new(HISTORY, VecDeque::new()))
     }
 
-    /// A group takes changes now.
+    /// A txg is open.
     pub(crate) fn opened(&self, txg: Txg, now_ns: u64) {
         let mut groups = self.0.lock();
         while groups.len() >= GROUPS_MAX {
@@ -123,7 +122,7 @@ impl TxgHistory {
         assert!(groups.len() <= GROUPS_MAX, "the history is bounded");
     }
 
-    /// It takes no new writers any more.
+    /// It takes no new transactions.
     pub(crate) fn closing(&self, txg: Txg, now_ns: u64) {
         self.change(txg, |group| {
             group.phase = Phase::Quiescing;
@@ -131,7 +130,7 @@ impl TxgHistory {
         });
     }
 
-    /// Its writers are gone.
+    /// Its transactions are done.
     pub(crate) fn closed(&self, txg: Txg, now_ns: u64) {
         self.change(txg, |group| {
             group.phase = Phase::WaitingForSync;
@@ -139,7 +138,7 @@ impl TxgHistory {
         });
     }
 
-    /// It is being stored from now on; `so_far` is what was done before.
+    /// It begins to sync; `so_far` are the counters before.
     pub(crate) fn syncing(&self, txg: Txg, now_ns: u64, so_far: Work) {
         self.change(txg, |group| {
             group.phase = Phase::Syncing;
@@ -168,7 +167,7 @@ impl TxgHistory {
         }
     }
 
-    /// A row for each group, by its number.
+    /// A row for each txg, by its number.
     pub(crate) fn values(&self) -> Vec<(String, Value)> {
         let groups = self.0.lock();
         let row = |group: &Group| (group.txg.get().to_string(), group.row());

@@ -1,9 +1,9 @@
-//! Objects of the MOS that belong to vdevs: they go with them.
+//! Objects of the MOS that belong to vdevs, and are freed with them.
 //!
-//! Each vdev has a ZAP, which is also listed with all others; a top-level vdev has an array of
-//! space maps; a leaf that missed writes has a dirty time log. How they are made is in
-//! [`config`](crate::config),
-//! [`space_maps`](crate::space_maps) and [`dirty_time_logs`](crate::dirty_time_logs).
+//! Each vdev has a ZAP, which is also in the list of all such ZAPs; a top-level vdev has an array
+//! of space maps; a leaf that missed writes has a dirty time log. They are created in
+//! [`config`](crate::config), [`space_maps`](crate::space_maps) and
+//! [`dirty_time_logs`](crate::dirty_time_logs).
 
 use crate::directory::{LEAF_ZAP, TOP_ZAP};
 use crate::error::PoolError;
@@ -18,7 +18,7 @@ use tarn_ondisk::space_map::SpaceMapHead;
 use tarn_ondisk::units::{ObjectId, VdevId};
 use tarn_vdev::VdevConfig;
 
-/// Frees what belongs to a vdev and to all below it, but for space maps.
+/// Frees the objects of a vdev and of all below it, except space maps.
 #[doc(alias = "vdev_destroy_unlink_zap")]
 pub(crate) fn free(scope: &SyncScope<'_>, vdev: &VdevConfig) -> Result<(), PoolError> {
     let writer = scope.writer;
@@ -55,8 +55,8 @@ pub(crate) fn free_space_maps(scope: &SyncScope<'_>, vdev: VdevId) -> Result<(),
     writer.free(top.metaslab_array)
 }
 
-/// Frees a space map, and counts it out where it has a histogram: one that was made before the
-/// feature was enabled has none.
+/// Frees a space map, and counts its use of `spacemap_histogram` down where it has a histogram: one
+/// from before the feature was enabled has none.
 #[doc(alias = "space_map_free_obj")]
 pub(crate) fn free_space_map(
     writer: MosWriter<'_>,

@@ -1,20 +1,20 @@
-//! What of the configuration is written: [`Written`]. The configuration itself:
-//! [`config`](crate::config).
+//! [`Written`]: which version of the configuration is in the labels and in the MOS. The
+//! configuration itself: [`config`](crate::config).
 
-/// What labels and the MOS say now.
+/// The versions of the written configuration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written {
-    /// The count of changes of the tree as of which both were written; none when they never were.
+    /// The vdev tree's count of changes when both were written; none when they never were.
     pub(crate) changes: Option<u64>,
-    /// That as of which the MOS was written last. Devices that are taken out of use while the rest
-    /// of the group is stored are in its labels only.
+    /// The same for the MOS alone. Devices that are taken out of use while the rest of a txg is
+    /// stored are in its labels only.
     pub(crate) in_mos: Option<u64>,
-    /// Something else has changed.
+    /// Another fact has changed.
     pub(crate) is_stale: bool,
 }
 
 impl Written {
-    /// Labels that must be written in the next group, whatever they say.
+    /// The labels must be written in the next txg in any case.
     pub(crate) const NEVER: Written = Written {
         changes: None,
         in_mos: None,

@@ -1,4 +1,4 @@
-//! Vdevs that are added to a pool: they are stored with all their objects, or not at all.
+//! `zpool add`: a vdev is stored with all its objects, or not at all.
 
 mod support;
 
@@ -11,14 +11,14 @@ use tarn_pool::{Leaving, Mode, Pool};
 use tarn_probe::Operation;
 use tarn_space::Class;
 
-/// The devices that the pool consists of.
+/// The pool's devices.
 fn devices(pool: &Pool) -> Vec<String> {
     let root = pool.vdevs().config();
     let paths = root.leaves().into_iter().map(|leaf| leaf.path.clone());
     paths.flatten().map(|path| path.to_string()).collect()
 }
 
-/// Every vdev of the pool has its space maps and its ZAPs.
+/// Checks that every vdev has its space maps and its ZAPs.
 fn assert_whole(pool: &Pool) {
     for top in pool.vdevs().top_levels() {
         assert!(!top.metaslab_array.is_zero(), "{top:?}");
@@ -75,7 +75,7 @@ fn vdevs_added_together_join_all_or_none() {
             assert!(pool.add(&new, Some(12), &operation).is_err(), "{broken}");
             assert_eq!(pool.vdevs().config(), before, "{broken}");
             pool.sync_all(&operation).unwrap();
-            // Nothing holds the device, and it may be used.
+            // Nothing holds the device, and it can be used.
             pool.add(&new[..1], Some(12), &operation).unwrap();
             assert_whole(&pool);
             pool.close(Leaving::Exported, &operation).unwrap();
@@ -88,7 +88,7 @@ fn vdevs_added_together_join_all_or_none() {
     }
 }
 
-/// What an early version left when the power failed in the midst of `zpool add`.
+/// The state after a power cut during `zpool add` of an early version.
 #[test]
 fn a_pool_whose_vdev_has_no_space_maps_is_opened_read_only_or_not_at_all() {
     let machine = machine(&["a", "b"]);

@@ -1,4 +1,4 @@
-//! What OpenZFS left in a pool that only OpenZFS can go on with.
+//! Pools with a scan, dedup tables or error logs of OpenZFS that Tarn cannot continue.
 
 mod support;
 
@@ -19,13 +19,13 @@ use tarn_pool::error::ImportError;
 use tarn_pool::{Leaving, Mode, Pool, PoolPropertyChange};
 use tarn_probe::Operation;
 
-/// The head of the pool's root, which is in the queue of every scan.
+/// The head of the root dataset, which is in the queue of every scan.
 fn head_of_root(pool: &Pool, operation: &Operation) -> ObjectId {
     let root = pool.namespace().view(operation).root().unwrap();
     root.head().unwrap().unwrap().id()
 }
 
-/// A pool in whose MOS such a scan is, and its queue.
+/// A pool with this scan in its MOS; returns the scan's queue.
 fn pool_with_scan(host: &Host, scan: Scan, operation: &Operation) -> ObjectId {
     let pool = create(host, &["a"], operation);
     let head = head_of_root(&pool, operation);
@@ -49,7 +49,7 @@ fn scan_of(pool: &Arc<Pool>, operation: &Operation) -> Scan {
     Scan::from_words(&stored.unwrap().to_words()).unwrap()
 }
 
-/// The objects in the MOS that are for this.
+/// The objects of this type in the MOS.
 fn objects_for(pool: &Pool, wanted: ObjectType, operation: &Operation) -> Vec<ObjectId> {
     let mut found = Vec::new();
     let mut last = ObjectId::ZERO;
@@ -63,7 +63,7 @@ fn objects_for(pool: &Pool, wanted: ObjectType, operation: &Operation) -> Vec<Ob
     found
 }
 
-/// How often the history tells of a scan that was canceled.
+/// How often the history has the cancellation of a scan.
 fn cancellations(pool: &Arc<Pool>, operation: &Operation) -> usize {
     let records = tarn_pool::history::read(pool.directory(operation), operation).unwrap();
     let names = records
@@ -113,8 +113,7 @@ fn a_scan_that_was_left_running_is_canceled_when_the_pool_is_written() {
     }
 }
 
-/// Pools with errors are those that are scanned, and their lists of errors may be among what is
-/// damaged.
+/// Scanned pools often have errors, and their error logs may be damaged themselves.
 #[test]
 fn a_scan_is_canceled_though_its_error_count_cannot_be_read() {
     let machine = machine(&["a"]);
@@ -181,8 +180,8 @@ fn an_object_that_is_no_scan_queue_is_not_freed() {
     run.unwrap();
 }
 
-/// How often deduplicated blocks are referenced is in tables that only OpenZFS writes: a pool that
-/// frees one without them stops for good.
+/// The reference counts of deduplicated blocks are in tables that only OpenZFS writes: frees
+/// without them make OpenZFS panic.
 #[test]
 fn a_pool_with_a_dedup_table_is_opened_read_only_or_not_at_all() {
     let machine = machine(&["a"]);
@@ -198,7 +197,7 @@ fn a_pool_with_a_dedup_table_is_opened_read_only_or_not_at_all() {
             pool.close(Leaving::Exported, &operation).unwrap();
         };
         add(&pool, name::DEDUP_STATISTICS, ObjectType::DedupStatistics);
-        // Statistics alone are left when the last table is gone.
+        // When the last table is gone, only statistics are left.
         let pool = import(host, Mode::ReadWrite, &operation).unwrap();
         add(&pool, "DDT-sha256-zap-unique", ObjectType::DedupZap);
         let Err(refused) = import(host, Mode::ReadWrite, &operation) else {
@@ -214,7 +213,8 @@ fn a_pool_with_a_dedup_table_is_opened_read_only_or_not_at_all() {
     run.unwrap();
 }
 
-/// With the feature `head_errlog` error logs have another form: enabling it converts existing logs.
+/// With the feature `head_errlog` error logs have another form: enabling it converts the existing
+/// ones.
 #[test]
 fn errors_stay_known_when_logs_begin_to_list_them_by_head() {
     let machine = machine(&["a"]);

@@ -1,4 +1,4 @@
-//! Jobs that fail on what they were given: without a change they are refused, and the pool goes on.
+//! Jobs that fail on their arguments: without a change they are refused, and the pool goes on.
 
 mod support;
 
@@ -12,7 +12,7 @@ use tarn_ondisk::units::ObjectId;
 use tarn_pool::TaskError;
 use tarn_probe::Operation;
 
-/// A task whose check overlooks that a name cannot be stored.
+/// A task whose check misses that a name cannot be stored.
 #[derive(Clone, Copy)]
 struct Overlooked {
     changes_before: bool,

@@ -1,4 +1,4 @@
-//! Logs of what is free, as others have left them.
+//! Space maps as other programs have left them.
 
 mod support;
 
@@ -14,7 +14,8 @@ use tarn_ondisk::units::ObjectId;
 use tarn_pool::{Leaving, Mode};
 use tarn_probe::Operation;
 
-/// Makes a log with this head, of a pool with the feature `spacemap_histogram` or without.
+/// Creates a space map with this header, in a pool with or without the feature
+/// `spacemap_histogram`.
 fn new_log(tx: &Tx, mos: &ObjectSet, head: &[u8], operation: &Operation) -> ObjectId {
     let new = NewObject::plain(ObjectType::SpaceMap, 4096)
         .with_bonus(ObjectType::SpaceMapHeader, head.len());
@@ -23,14 +24,14 @@ fn new_log(tx: &Tx, mos: &ObjectSet, head: &[u8], operation: &Operation) -> Obje
     log.id()
 }
 
-/// A log that was made before the feature was enabled, or where it never was, is no use of it.
+/// A map from before the feature was enabled, or where it never was, does not count as its use.
 #[test]
 fn log_space_maps_without_histograms_are_flushed_to_metaslabs() {
     let machine = machine(&["a"]);
     let run = machine.run(|host| {
         let operation = Operation::unmeasured();
         let pool = create_without(host, &["a"], &[Feature::SpacemapHistogram], &operation);
-        // Waiting threads get an error when a group cannot be stored.
+        // Writers get an error when a txg cannot be stored.
         pool.set_fails_writers(true);
         change_mos(&pool, &operation, |tx, mos| {
             let head = SpaceMapHead::new(0).to_bytes();
@@ -50,7 +51,7 @@ fn log_space_maps_without_histograms_are_flushed_to_metaslabs() {
     run.unwrap();
 }
 
-/// Appending to it would write to arbitrary places, or none.
+/// An append at a wrong length would write anywhere, or nowhere.
 #[test]
 fn a_space_map_of_impossible_length_is_refused_before_any_write() {
     for length in [7, 1 << 40] {

@@ -1,4 +1,4 @@
-//! Pools on a simulated machine, with nothing in them.
+//! Empty pools on a simulated machine.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -23,7 +23,7 @@ use tarn_probe::{Operation, registry};
 use tarn_vdev::import_search::{DevicePaths, pools, search};
 use tarn_vdev::{Need, VdevConfig, VdevKind};
 
-/// A file system with nothing in it.
+/// A file system without contents.
 struct Empty;
 
 impl FillFilesystem for Empty {
@@ -41,7 +41,7 @@ impl FillFilesystem for Empty {
     }
 }
 
-/// Objects without owners.
+/// An ownership without owners.
 struct NoOwners;
 
 impl Ownership for NoOwners {
@@ -59,12 +59,12 @@ pub fn machine(disks: &[&str]) -> SimHost {
     machine
 }
 
-/// Where a disk is.
+/// The path of a disk.
 pub fn path(disk: &str) -> String {
     format!("/disks/{disk}")
 }
 
-/// A disk, to become part of a pool.
+/// A new vdev of this disk.
 pub fn new_vdev(disk: &str) -> NewVdev {
     let mut config = VdevConfig::new(VdevKind::File, Guid::ZERO);
     config.path = Some(path(disk).as_str().into());
@@ -74,7 +74,7 @@ pub fn new_vdev(disk: &str) -> NewVdev {
     }
 }
 
-/// Makes a pool of these disks, with all features.
+/// Creates a pool of these disks, with all features.
 pub fn create(host: &Host, disks: &[&str], operation: &Operation) -> Arc<Pool> {
     create_without(host, disks, &[], operation)
 }
@@ -128,7 +128,7 @@ pub fn import(host: &Host, mode: Mode, operation: &Operation) -> Result<Arc<Pool
     Pool::import(host, &cache, &request, operation)
 }
 
-/// Changes the MOS behind the pool's back, and stores that.
+/// Changes the MOS directly, and stores that.
 pub fn change_mos(pool: &Pool, operation: &Operation, change: impl FnOnce(&Tx, &Arc<ObjectSet>)) {
     let estimate = TxEstimate::default();
     let tx = pool.txgs().assign(&estimate, operation).unwrap();
@@ -137,14 +137,14 @@ pub fn change_mos(pool: &Pool, operation: &Operation, change: impl FnOnce(&Tx, &
     pool.sync_all(operation).unwrap();
 }
 
-/// Sets a name of the pool's directory.
+/// Sets an entry of the pool directory.
 pub fn put(tx: &Tx, mos: &Arc<ObjectSet>, name: &str, value: &ZapValue, operation: &Operation) {
     let directory = mos.object(POOL_DIRECTORY, operation).unwrap();
     let directory = ObjectZap::of(&directory, operation);
     directory.update(tx, name, value).unwrap();
 }
 
-/// Makes a ZAP of the MOS.
+/// Creates a ZAP in the MOS.
 pub fn new_zap<'a>(
     tx: &Tx,
     mos: &Arc<ObjectSet>,
