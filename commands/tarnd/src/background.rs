@@ -1,4 +1,4 @@
-//! Going into the background: this process starts another, and tells whether that serves.
+//! Starting in the background: this process starts the daemon, and reports whether it answers.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tarn_engine::instance::Instance;
 
-/// How often the socket is tried.
+/// Interval at which the socket is tried.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Why the daemon did not start.
@@ -21,37 +21,37 @@ pub enum StartError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// This program cannot be started again.
     #[error("cannot start: {}", tarn_engine::words_of(.0))]
     Program(std::io::Error),
-    /// It ended, and said why.
+    /// The daemon ended, and printed the reason.
     #[error("{}", .words.strip_prefix("tarnd: ").unwrap_or(.words))]
     Refused {
-        /// What it said.
+        /// Its text.
         words: String,
     },
-    /// It ended without a word.
+    /// The daemon ended without a text.
     #[error("it ended before it answered ({status}); see {log}", log = .log.display())]
     Ended {
-        /// How.
+        /// Its exit status.
         status: std::process::ExitStatus,
-        /// Where it may have said something earlier.
+        /// The log, which may have an earlier text.
         log: PathBuf,
     },
 }
 
-/// Variables of the caller that the daemon keeps, beside those that begin with `TARN_`: where it
-/// finds its state, and programs. Others, the time zone, the language and folders for temporary
-/// files among them, are the caller's own.
+/// Environment variables of the caller that the daemon keeps, beside those that begin with `TARN_`:
+/// where its state and programs are. Others, the time zone, the language and folders for temporary
+/// files among them, concern only the caller.
 const KEPT_VARIABLES: [&str; 5] = ["HOME", "XDG_STATE_HOME", "PATH", "USER", "RUST_BACKTRACE"];
 
 /// The mode of the log.
 const LOG_MODE: u32 = 0o644;
 
-/// More than the daemon says before it ends.
+/// More than the daemon prints before it ends.
 const WORDS_MAX: u64 = 4 << 10;
 
 /// Starts the daemon with the same arguments, and waits until it answers.
@@ -65,7 +65,7 @@ pub fn start(instance: &Instance) -> Result<(), StartError> {
     let output = OpenOptions::new()
         .create(true)
         .append(true)
-        // Whatever mask the caller has, only the owner writes the log.
+        // Only the owner writes the log, whatever umask the caller has.
         .mode(LOG_MODE)
         .open(&log);
     let output = output.map_err(failed)?;
@@ -100,7 +100,7 @@ fn is_kept(name: &OsStr) -> bool {
     name.starts_with(b"TARN_") || KEPT_VARIABLES.iter().any(|kept| kept.as_bytes() == name)
 }
 
-/// What was written to the log since it had this size.
+/// The text in the log since it had this size.
 fn last_words(log: &Path, from: u64) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(log)?;

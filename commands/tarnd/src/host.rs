@@ -1,17 +1,17 @@
-//! Which host this instance is.
+//! The host id of an instance.
 //!
-//! Pools remember their last host by its id. Root's own instance is the machine. An instance with a
-//! `TARN_DIR` of its own is another host: it gets an id at its first start, and keeps it in its
-//! folder. `TARN_HOSTID` overrides both.
+//! A pool's labels have the id of its last host. Root's own instance has the machine's. An instance
+//! with a `TARN_DIR` of its own is another host: it gets an id at its first start, and keeps it in
+//! its folder. `TARN_HOSTID` overrides both.
 
 use std::path::PathBuf;
 use tarn_engine::instance::Instance;
 use tarn_engine::{Host, RealOptions, words_of};
 
-/// Why it cannot be told which host this is.
+/// Why the host id is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A variable makes no sense.
+    /// A variable is malformed.
     #[error("{0}")]
     Variable(String),
     /// The file with the id cannot be used.
@@ -19,12 +19,12 @@ pub enum IdentityError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         cause: String,
     },
 }
 
-/// The machine as this instance sees it.
+/// The host of this instance.
 pub fn of_instance(instance: &Instance) -> Result<Host, IdentityError> {
     let mut options = RealOptions::from_environment()
         .map_err(|error| IdentityError::Variable(error.to_string()))?;
@@ -35,7 +35,7 @@ pub fn of_instance(instance: &Instance) -> Result<Host, IdentityError> {
     Ok(Host::real(options))
 }
 
-/// The id of the instance, made if there is none yet.
+/// The id of the instance, chosen at random if there is none yet.
 fn own_id(instance: &Instance) -> Result<u32, IdentityError> {
     let path = instance.host_id();
     let failed = |cause: String| IdentityError::File {

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use tarn_engine::instance::Instance;
 
-/// A user that can open a file can lock it, and would keep the daemon from starting: only its user
-/// may.
+/// Only the daemon's user can open the file: another user could lock it, and keep the daemon from
+/// starting.
 const MODE: u32 = 0o600;
 
 /// The lock, held until it is dropped.
@@ -18,7 +18,7 @@ pub struct InstanceLock {
 /// Why this process cannot be the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another one is.
+    /// Another process is.
     #[error("tarnd runs already ({})", .path.display())]
     Taken {
         /// The lock file.
@@ -29,7 +29,7 @@ pub enum LockError {
     File {
         /// The lock file.
         path: std::path::PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
 }
@@ -50,7 +50,7 @@ pub fn take(instance: &Instance) -> Result<InstanceLock, LockError> {
         .mode(MODE)
         .open(&path);
     let mut file = options.map_err(failed)?;
-    // One that is there may be of a time when others could read it.
+    // An existing file may be from a version that let others read it.
     file.set_permissions(Permissions::from_mode(MODE))
         .map_err(failed)?;
     match file.try_lock() {

@@ -2,18 +2,17 @@
 //!
 //! # Mechanism
 //! The daemon holds the lock of its instance's lock file as long as it lives; the file has its
-//! process id. It imports what the cache file says, mounts it, and only then opens the control
+//! process id. It imports the pools of the cache file, mounts them, and only then opens the control
 //! socket: a client that gets an answer finds everything in place. Without `--foreground` a first
-//! process starts the real one, waits until that answers or ends, and says how it went.
+//! process starts the real one, waits until that answers or ends, and reports the result.
 //!
-//! It keeps nothing of its caller ([`tarn_engine::caller`]): descriptors are
-//! closed first of all, and in the background it has a session of its own and an environment of few
-//! variables.
+//! It keeps no state of its caller ([`tarn_engine::caller`]): descriptors are closed first of all,
+//! and in the background it has a session of its own and an environment of few variables.
 //!
 //! # When it ends
-//! On SIGTERM or SIGINT it finishes the calls that were begun, unmounts, stores and closes the
-//! pools; they stay in the cache file. When it is killed, the next start does the same imports.
-//! What it could not store is in its log and in `tarnd.unstored`, and its exit code says so.
+//! On SIGTERM or SIGINT it finishes calls under way, unmounts, stores and closes the pools; they
+//! stay in the cache file. When it is killed, the next start does the same imports. What it could
+//! not store is in its log and in `tarnd.unstored`, and its exit code reports that.
 
 mod background;
 mod host;
@@ -59,8 +58,8 @@ struct Arguments {
     no_admin_snapshot: bool,
 }
 
-/// Exit code of a daemon that was told to stop and could not store everything. Another than that of
-/// a failure: systemd is not to start it again.
+/// Exit code of a daemon that was told to stop and could not store everything. It differs from that
+/// of other failures, as systemd must not restart it.
 const NOT_STORED: u8 = 3;
 
 fn main() -> ExitCode {
@@ -71,13 +70,13 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error.to_string()),
     };
     if arguments.detached {
-        // What ends the caller's terminal or session does not end this one. It cannot fail: the
-        // first process leads no group that this one could lead too.
+        // The end of the caller's terminal or session does not end this process. It cannot fail: a
+        // child process leads no process group.
         let _ = rustix::process::setsid();
     }
     let outcome = if arguments.foreground {
-        // The process that only starts it stays in its folder, of which a relative TARN_DIR is
-        // told.
+        // The process that only starts the daemon stays in its folder, as a relative TARN_DIR is
+        // passed on.
         caller::leave(match arguments.by_command {
             true => StartedBy::Command,
             false => StartedBy::Administrator,
@@ -125,7 +124,7 @@ mod tests {
         let value = |name: &str| UNIT.lines().find_map(|line| line.strip_prefix(name));
         let command = value("ExecStart=").expect("a command");
         let arguments = Arguments::try_parse_from(command.split_whitespace()).unwrap();
-        // The unit waits for a first process, which the foreground has not.
+        // The unit waits for the first process, which does not exist in the foreground.
         assert_eq!(value("Type="), Some("forking"));
         assert!(!arguments.foreground);
         assert_eq!(value("PIDFile="), Some("/run/tarn/tarnd.lock"));

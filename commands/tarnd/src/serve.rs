@@ -1,4 +1,4 @@
-//! The daemon's life: lock, import, answer, stop.
+//! The life of the daemon: lock, import, answer, stop.
 
 use crate::host::{self, IdentityError};
 use crate::lock::{self, LockError};
@@ -15,19 +15,19 @@ use tarn_serving::{AwakeProcessors, ServingThreads};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Anybody may connect: who may do what is decided by the peer's credentials.
+/// All users may connect: the peer's credentials decide which operations they may call.
 const SOCKET_MODE: u32 = 0o666;
 
-/// How the names of threads that store pools begin.
+/// The beginning of the names of txg threads.
 const SYNC_THREADS: &str = "tarn-sync";
 
 /// Why the daemon cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Another daemon does.
+    /// Another daemon serves the instance.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// It is not known which host this is.
+    /// The host id is not known.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// Mounts cannot be served.
@@ -38,29 +38,29 @@ pub enum ServeError {
     Socket {
         /// The socket.
         path: std::path::PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// It was told to stop, and could not store everything. What it was is in the log.
+    /// It was told to stop, and could not store everything. The log has the details.
     #[error("stopped, and not everything could be stored")]
     NotStored,
 }
 
-/// What the caller may choose.
+/// Options of the command line.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Bytes for cached blocks; the engine's choice unless given.
+    /// Bytes for cached blocks; the engine's default when none.
     pub cache_bytes: Option<u64>,
-    /// Names in `.zfs/snapshot` cannot be changed.
+    /// mkdir, rmdir and rename in `.zfs/snapshot` are refused.
     pub fixes_snapshot_names: bool,
     /// Idle processors may be kept from sleeping in bursts of requests.
     pub may_keep_processors_awake: bool,
 }
 
-/// Serves until a signal says stop.
+/// Serves until a signal ends it.
 pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let _lock = lock::take(instance)?;
-    // What it says was of the one before.
+    // Its contents are the last daemon's.
     let _ = std::fs::remove_file(instance.unstored());
     end_on_broken_sync();
     let host = host::of_instance(instance)?;
@@ -77,7 +77,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     }
     let path = instance.socket();
     let served = answer(instance, engine.clone());
-    // Nobody can call any more; whoever tries finds no socket, and not one that does not answer.
+    // Without the socket, new clients get an error at once instead of no answer.
     let _ = std::fs::remove_file(&path);
     let _ = std::fs::remove_file(instance.stream_socket());
     let unstored: Vec<String> = engine.stop().iter().map(ToString::to_string).collect();
@@ -89,7 +89,8 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     }
 }
 
-/// Leaves word of what could not be stored for whoever waits for the end of this process.
+/// Writes the list of what could not be stored, for the command that waits for the end of this
+/// process.
 fn leave_word(instance: &Instance, unstored: &[String]) -> ServeError {
     let lines: Vec<String> = unstored
         .iter()
@@ -105,9 +106,8 @@ fn leave_word(instance: &Instance, unstored: &[String]) -> ServeError {
     ServeError::NotStored
 }
 
-/// Ends the process when a thread that stores pools panics: an assertion of ours broke, and what
-/// would be written after it could be wrong. What was stored before is whole; the next start
-/// imports it.
+/// Ends the process when a txg thread panics: an assertion failed, and later writes could be wrong.
+/// The stored txg is complete; the next start imports it.
 fn end_on_broken_sync() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -128,7 +128,7 @@ fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        // Who finds the control socket finds the other one too.
+        // Opened first: a client that finds the control socket finds this one too.
         let streams = listen(&instance.stream_socket())?;
         let listener = listen(&instance.socket())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -153,9 +153,9 @@ fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
     })
 }
 
-/// A socket to which everybody may connect.
+/// A socket to which all users may connect.
 fn listen(path: &Path) -> std::io::Result<UnixListener> {
-    // The lock is ours, so a socket that is there was left behind.
+    // This process has the lock, so an existing socket was left by a dead daemon.
     let _ = std::fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
@@ -169,8 +169,7 @@ fn log(line: &str) {
     say(&format!("{seconds} {line}"));
 }
 
-/// Writes a line to standard error. A log on a full disk, or whose reader is gone, is no reason to
-/// end.
+/// Writes a line to standard error. A full disk or a reader that is gone does not end the daemon.
 pub fn say(line: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());

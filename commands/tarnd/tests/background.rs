@@ -1,5 +1,5 @@
-//! A daemon in the background keeps nothing of the program that started it, and says why it does
-//! not start.
+//! A daemon in the background keeps no state of the program that started it, and reports why it
+//! does not start.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! `zdb -b` and `-c`: what a pool's blocks add up to, and whether space maps agree.
+//! `zdb -b` and `-c`: sums over a pool's blocks, and the comparison with space maps.
 
 use crate::census::{BlockType, Census, LEVELS, SIZES, Sums};
 use crate::look::Look;
@@ -11,13 +11,13 @@ use tarn_ondisk::object_type::ObjectType;
 /// There are leaks.
 const EXIT_LEAKS: u8 = 2;
 
-/// Something cannot be read, or is referenced twice.
+/// Something cannot be read, or has two references.
 const EXIT_ERRORS: u8 = 3;
 
-/// How many types the closed list has.
+/// Number of the DMU types.
 const TYPE_COUNT: u8 = 54;
 
-/// Counts all blocks, and shows what they add up to. Gives the exit code.
+/// Counts all blocks and prints the sums. Returns the exit code.
 pub fn show(out: &mut Out, look: &Look<'_>) -> Result<u8, InspectError> {
     let options = look.options;
     let (checksums, leaks) = (options.level('c'), !options.has('L'));
@@ -96,7 +96,7 @@ fn errors(census: &mut Census<'_, '_>) {
     }
 }
 
-/// A quotient as C prints it: of nothing by nothing it is no number, with a sign.
+/// A quotient as C prints it: zero by zero is `-nan`.
 fn quotient(part: f64, whole: f64, decimals: usize) -> String {
     let value = part / whole;
     match value.is_nan() {

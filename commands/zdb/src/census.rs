@@ -1,14 +1,14 @@
-//! Counting every block of a pool, and claiming its places: the leak check.
+//! The leak check: counts every block of a pool, and claims its DVAs.
 //!
 //! # Mechanism
-//! What space maps and logs say is allocated is loaded first ([`Allocated`]). Each block that a
-//! pointer leads to takes its places out of that. Places that are not there were taken by another
-//! block, or are free: the pointer is wrong. What is left in the end is allocated without an owner:
-//! a leak. Ranges that a checkpoint keeps are taken out beforehand.
+//! The allocated ranges in space maps and their logs are loaded first ([`Allocated`]). Each block
+//! that a pointer leads to claims its DVAs from them. A DVA that is not there was claimed by
+//! another block, or is free: the pointer is wrong. Ranges that are left in the end are allocated
+//! without a pointer: leaks. Ranges of a checkpoint are taken out beforehand.
 //!
 //! # Invariants
-//! - A block's places are claimed together or not at all.
-//! - Every pointer is counted, whether or not what it leads to can be read.
+//! - A block's DVAs are claimed together or not at all.
+//! - Every pointer is counted, whether or not its block can be read.
 
 use crate::look::Look;
 use crate::metaslab::{Allocated, for_each_entry, top_zap};
@@ -29,31 +29,31 @@ use tarn_ondisk::space_map::{Region, SpaceMapDecoder};
 use tarn_ondisk::units::{ObjectId, VdevOffset};
 use tarn_space::Range;
 
-/// How many levels are told apart; the next place has all together.
+/// Number of levels that are counted apart; the next index has the sum.
 pub const LEVELS: usize = 30;
 
 /// Sizes of the histogram of block sizes: powers of two up to 16 MiB.
 pub const SIZES: usize = 25;
 
-/// Physical sizes in sectors up to 128 KiB; the last place has all larger ones.
+/// Physical sizes in sectors up to 128 KiB; the last index has all larger ones.
 pub const SECTORS: usize = 258;
 
-/// How many sizes of payloads there are.
+/// Number of payload sizes.
 pub const PAYLOADS: usize = 113;
 
-/// How many kinds of embedded pointers are counted.
+/// Number of kinds of embedded pointers.
 pub const EMBEDDED_KINDS: usize = 3;
 
-/// How many blocks are read at a time to verify them.
+/// Number of blocks that are read at a time to verify them.
 const READ_BATCH: usize = 64;
 
-/// `ENOENT`: the number under which OpenZFS counts places that cannot be claimed.
+/// `ENOENT`: the number under which OpenZFS counts DVAs that cannot be claimed.
 const NOT_ALLOCATED: i32 = 2;
 
-/// Under which heading blocks are counted.
+/// The heading under which a block is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockType {
-    /// A type of the closed list.
+    /// A DMU type.
     Known(ObjectType),
     /// Blocks that wait to be freed.
     Deferred,
@@ -66,7 +66,7 @@ pub enum BlockType {
 }
 
 impl BlockType {
-    /// Of a pointer.
+    /// The heading of a pointer.
     fn of(found: &FoundBlock<'_>) -> BlockType {
         if found.reference == Reference::Deferred {
             return BlockType::Deferred;
@@ -89,7 +89,7 @@ pub struct Sums {
     pub physical: u64,
     /// Blocks.
     pub count: u64,
-    /// Places that are gangs.
+    /// DVAs of gang blocks.
     pub gangs: u64,
     /// Blocks with copies on one vdev.
     pub same_vdev: u64,
@@ -117,7 +117,7 @@ impl Default for Sums {
 /// One column of the histogram of block sizes.
 #[derive(Debug, Clone, Default)]
 pub struct SizeColumn {
-    /// How many blocks have a size of this power of two, and how large they are together.
+    /// The number of blocks of each power of two in size, and their bytes.
     pub bins: [(u64, u64); SIZES],
 }
 
@@ -133,7 +133,7 @@ impl SizeColumn {
     }
 }
 
-/// What was counted.
+/// The counts.
 pub struct Census<'a, 'b> {
     look: &'a Look<'b>,
     out: &'a mut Out,
@@ -145,19 +145,19 @@ pub struct Census<'a, 'b> {
     pub columns: [SizeColumn; 3],
     /// Embedded blocks by kind and payload.
     pub embedded: [[u64; PAYLOADS]; EMBEDDED_KINDS],
-    /// Deduplicated bytes, and how many blocks have twins.
+    /// Deduplicated bytes, and the number of deduplicated blocks.
     pub deduplicated: (u64, u64),
     /// Cloned bytes and blocks.
     pub cloned: (u64, u64),
     /// Errors by number.
     pub errors: BTreeMap<i32, u64>,
-    /// What a checkpoint keeps.
+    /// Bytes of a checkpoint.
     pub checkpoint_bytes: u64,
     unread: Vec<(TraversalMark, BlockPointer)>,
 }
 
 impl<'a, 'b> Census<'a, 'b> {
-    /// Nothing is counted yet. With leak tracking, everything that is allocated is loaded.
+    /// Empty counts. For the leak check, loads all allocated ranges.
     pub fn begin(look: &'a Look<'b>, out: &'a mut Out) -> Result<Census<'a, 'b>, InspectError> {
         let allocated = match look.options.has('L') {
             true => None,
@@ -181,7 +181,7 @@ impl<'a, 'b> Census<'a, 'b> {
         Ok(census)
     }
 
-    /// Counts everything there is.
+    /// Counts all blocks.
     pub fn run(&mut self) -> Result<(), InspectError> {
         let inspection = self.look.inspection;
         inspection.visit_deferred(self)?;
@@ -190,7 +190,7 @@ impl<'a, 'b> Census<'a, 'b> {
         Ok(())
     }
 
-    /// Takes out what a checkpoint keeps: it is allocated, and what it held is freed.
+    /// Takes out the ranges of a checkpoint: they are allocated, and their blocks are freed.
     fn exclude_checkpoint(&mut self) -> Result<(), InspectError> {
         let look = self.look;
         let Some(allocated) = &mut self.allocated else {
@@ -245,12 +245,12 @@ impl<'a, 'b> Census<'a, 'b> {
             .map_or(0, |allocated| allocated.unflushed)
     }
 
-    /// Whether anything cannot be right, or cannot be read.
+    /// Whether something is wrong, or cannot be read.
     pub fn has_errors(&self) -> bool {
         !self.errors.is_empty()
     }
 
-    /// Says what was not claimed, and which references are missing. Gives whether there was any.
+    /// Prints the unclaimed ranges, and the missing references. Returns whether there are any.
     pub fn report_leaks(&mut self) -> bool {
         let mut has_leaks = false;
         let Some(allocated) = &self.allocated else {
@@ -290,7 +290,7 @@ impl<'a, 'b> Census<'a, 'b> {
         has_leaks
     }
 
-    /// Where text goes.
+    /// The output.
     pub fn out(&mut self) -> &mut Out {
         self.out
     }
@@ -350,7 +350,7 @@ impl<'a, 'b> Census<'a, 'b> {
         (same_vdev, same_metaslab)
     }
 
-    /// Takes a block's places out of what is allocated.
+    /// Claims a block's DVAs.
     fn claim(&mut self, pointer: &BlockPointer) {
         if self.allocated.is_none() {
             return;
@@ -364,7 +364,7 @@ impl<'a, 'b> Census<'a, 'b> {
                 let all = places
                     .iter()
                     .all(|place| allocated.contains(place.vdev, place.range()));
-                // Two copies in one place cannot both be there.
+                // Two copies cannot be at one DVA.
                 all && places
                     .iter()
                     .all(|place| allocated.claim(place.vdev, place.range()))
@@ -381,10 +381,10 @@ impl<'a, 'b> Census<'a, 'b> {
         }
     }
 
-    /// Reads what waits to be verified.
+    /// Reads the blocks that are still to be verified.
     fn verify_unread(&mut self) {
         let unread = std::mem::take(&mut self.unread);
-        // What is encrypted verifies as it is stored.
+        // Encrypted blocks are verified as they are stored.
         let wanted = unread.iter().map(|(mark, pointer)| ReadRequest {
             pointer: *pointer,
             scope: BlockScope::of_visit(*mark, pointer),

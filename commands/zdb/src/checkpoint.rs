@@ -9,7 +9,7 @@ use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory::CHECKPOINT;
 use tarn_ondisk::uberblock::Uberblock;
 
-/// Shows the uberblock that is kept.
+/// Prints the checkpoint's uberblock.
 pub fn show(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
     if !look
         .pool()
@@ -27,7 +27,7 @@ pub fn show(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
         .iter()
         .flat_map(|word| word.to_le_bytes())
         .collect();
-    // Older programs kept fewer words.
+    // Older programs stored fewer words.
     bytes.resize(bytes.len().max(Uberblock::SIZE), 0);
     let Ok(kept) = Uberblock::from_bytes(&bytes[..Uberblock::SIZE], ByteOrder::Little) else {
         look.is_corrupt.set(true);

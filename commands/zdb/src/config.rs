@@ -1,4 +1,4 @@
-//! `zdb -C`: configurations, as the MOS, the labels and the cache file have them.
+//! `zdb -C`: the configurations in the MOS, the labels and the cache file.
 
 use crate::options::Options;
 use crate::out::Out;
@@ -7,7 +7,7 @@ use tarn_engine::inspect::{InspectError, Inspection};
 use tarn_host::Host;
 use tarn_ondisk::nvlist::NvList;
 
-/// Shows what the cache file says. Gives the exit code.
+/// Prints the cache file. Returns the exit code.
 pub fn show_cache_file(out: &mut Out, host: &Host, path: &Path) -> u8 {
     let bytes = match host.read_file(path) {
         Ok(bytes) => bytes,
@@ -26,7 +26,7 @@ pub fn show_cache_file(out: &mut Out, host: &Host, path: &Path) -> u8 {
     0
 }
 
-/// Shows the configuration of an open pool; from `-CC` on also the one by which it was found.
+/// Prints the configuration of an open pool; from `-CC` on also the one by which it was found.
 pub fn show(out: &mut Out, options: &Options, inspection: &Inspection) -> Result<(), InspectError> {
     if options.level('C') > 1 {
         let title = match options.has('e') {

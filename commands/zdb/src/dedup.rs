@@ -1,8 +1,9 @@
-//! `zdb -S`: what deduplication would save, and the signature of every block.
+//! `zdb -S`: the space that deduplication would save, and the signature of every block.
 //!
-//! With `-S user:all` or `-S all:all`, as older versions had it, nothing is estimated: every block of data of users, or every
-//! block, is a line with its level, physical size, number of DVAs, type, checksum function, compression and checksum. The part
-//! behind the colon is the weakest checksum function to show. Lines can be sorted and counted by other programs.
+//! With `-S user:all` or `-S all:all`, as older versions had it, nothing is estimated: every block
+//! of data of users, or every block, is a line with its level, physical size, number of DVAs, type,
+//! checksum function, compression and checksum. The part behind the colon is the weakest checksum
+//! function to show. Lines can be sorted and counted by other programs.
 
 use crate::look::Look;
 use crate::out::Out;
@@ -17,7 +18,7 @@ use tarn_ondisk::compression::Compression;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_terminal::number::{nice_bytes, nice_count};
 
-/// Which signatures are shown.
+/// The signatures to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signatures {
     /// Whether only blocks of files are shown.
@@ -89,7 +90,7 @@ impl Sums {
         self.deflated = self.deflated.saturating_add(other.deflated);
     }
 
-    /// What of it one block of so many is.
+    /// The part of the sums that one block of this number has.
     fn divided(self, count: u64) -> Sums {
         Sums {
             blocks: self.blocks / count,
@@ -100,10 +101,10 @@ impl Sums {
     }
 }
 
-/// What tells blocks apart: checksum, sizes and compression.
+/// The key of equal blocks: checksum, sizes and compression.
 type Key = (Checksum, u64, u64, Compression);
 
-/// Looks at every block.
+/// Gathers equal blocks.
 struct Estimate<'a, 'b> {
     out: &'a mut Out,
     look: &'a Look<'b>,
@@ -112,7 +113,7 @@ struct Estimate<'a, 'b> {
     error_count: u64,
 }
 
-/// Shows what deduplication would save, or signatures. Gives the exit code.
+/// Prints the estimate, or signatures. Returns the exit code.
 pub fn show(out: &mut Out, look: &Look<'_>) -> Result<u8, InspectError> {
     let mut estimate = Estimate {
         out,

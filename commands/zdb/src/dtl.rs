@@ -1,6 +1,6 @@
-//! Which txgs devices have missed.
+//! Dirty time logs: the txgs that each vdev misses.
 //!
-//! A leaf's list is stored; what it means for the vdevs above follows from their redundancy.
+//! A leaf's log is stored; those of the vdevs above follow from their redundancy.
 
 use crate::look::Look;
 use crate::metaslab::for_each_entry;
@@ -11,14 +11,14 @@ use tarn_ondisk::units::{AllocatedSize, Guid, VdevOffset};
 use tarn_space::{Range, RangeTree};
 use tarn_vdev::{VdevConfig, VdevKind};
 
-/// What a vdev missed.
+/// The dirty time logs of a vdev.
 #[derive(Default, Clone)]
 struct Missed {
-    /// Cannot be read from it.
+    /// Txgs that cannot be read from it.
     missing: RangeTree,
-    /// Cannot be read from all of it.
+    /// Txgs that some of its children miss.
     partial: RangeTree,
-    /// Cannot be read from it now.
+    /// Txgs that cannot be read from it now.
     outage: RangeTree,
 }
 
@@ -28,7 +28,7 @@ fn always() -> RangeTree {
     [all].into_iter().collect()
 }
 
-/// Shows what each vdev missed.
+/// Prints the dirty time logs of each vdev.
 pub fn show(out: &mut Out, look: &Look<'_>) {
     writeln!(out, "\nDirty time logs:\n");
     writeln!(out, "\t{} [DTL-required]", look.pool().name());
@@ -160,7 +160,7 @@ impl Tree<'_, '_> {
     }
 }
 
-/// What is in so many of the sets.
+/// Txgs in at least this many of the sets.
 #[doc(alias = "space_reftree_generate_map")]
 fn in_at_least<'a>(count: usize, sets: impl Iterator<Item = &'a RangeTree>) -> RangeTree {
     let mut changes: BTreeMap<u64, (usize, usize)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Whether features are counted as often as they are used.
+//! Checks whether the stored use count of each feature is right.
 
 use crate::look::Look;
 use crate::metaslab;
@@ -21,7 +21,7 @@ const COUNTED: &[Feature] = &[
     Feature::Livelist,
 ];
 
-/// How often features were found in use.
+/// The found uses of features.
 #[derive(Default)]
 pub struct Uses {
     counts: BTreeMap<&'static str, u64>,
@@ -33,7 +33,7 @@ impl Uses {
         *self.counts.entry(feature.guid()).or_default() += 1;
     }
 
-    /// Counts what a dataset uses.
+    /// Counts the features that a dataset uses.
     pub fn count(&mut self, look: &Look<'_>, view: &SetView) -> Result<(), InspectError> {
         let directory = look.directory();
         if directory.object(view.id)?.object_type().is_zap() {
@@ -94,7 +94,7 @@ impl Uses {
         Ok(())
     }
 
-    /// Says for each feature whether the pool counts it rightly. Gives whether all are.
+    /// Compares the stored count of each feature. Returns whether all are right.
     pub fn verify(&self, out: &mut Out, look: &Look<'_>) -> Result<bool, InspectError> {
         let features = look.pool().features();
         let mut all_right = true;
@@ -109,7 +109,7 @@ impl Uses {
         Ok(all_right)
     }
 
-    /// The same for what device removal leaves behind.
+    /// The same for features of device removal.
     pub fn verify_removal(&self, out: &mut Out, look: &Look<'_>) -> Result<bool, InspectError> {
         let features = look.pool().features();
         let count = |feature: Feature| features.count(feature.guid()).unwrap_or(0);
@@ -126,7 +126,7 @@ impl Uses {
                 .is_some(),
         );
         if let Some(value) = look.directory().value(name::CONDENSING_INDIRECT)? {
-            // The second word is the mapping that is being made.
+            // The second word is the mapping that is under construction.
             obsolete += 2 * u64::from(value.to_words().get(1).is_some_and(|mapping| *mapping != 0));
         }
         let mut all_right = true;

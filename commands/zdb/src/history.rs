@@ -7,7 +7,7 @@ use tarn_ondisk::history::name;
 use tarn_ondisk::nvlist::{NvList, NvValue};
 use tarn_terminal::timestamp::local;
 
-/// What internal events were called when they had numbers.
+/// The names of internal events from the time when they had numbers.
 #[doc(alias = "zfs_history_event_names")]
 const EVENTS: [&str; 41] = [
     "invalid event",
@@ -53,7 +53,7 @@ const EVENTS: [&str; 41] = [
     "pool split",
 ];
 
-/// Shows all records, and with `-hh` everything in them.
+/// Prints all records, and with `-hh` all their fields.
 pub fn show(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
     let records = tarn_pool::history::read(look.directory(), look.operation())?;
     writeln!(out, "\nHistory:");
@@ -69,7 +69,7 @@ pub fn show(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
     Ok(())
 }
 
-/// Shows a record in a line or more. Gives whether it was understood.
+/// Prints a record. Returns whether it was understood.
 fn show_record(out: &mut Out, record: &NvList) -> bool {
     let number = |name: &str| record.optional_u64(name).ok().flatten();
     let text = |name: &str| record.optional_text(name).ok().flatten();

@@ -1,4 +1,4 @@
-//! Intent logs: their blocks, and the changes that were promised in them.
+//! Intent logs: their blocks and records.
 
 use crate::look::Look;
 use crate::out::Out;
@@ -15,13 +15,13 @@ use tarn_ondisk::intent_log::{
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_terminal::timestamp::ctime;
 
-/// What details begin with.
+/// The indent of details.
 const TAB: &str = "\t\t\t";
 
 /// How many bytes of data are shown.
 const DATA_BYTES: usize = 20;
 
-/// How many records are counted by type: the first place has the sum.
+/// Number of record types that are counted: the first index has the sum.
 const TYPE_COUNT: usize = 25;
 
 /// Names of the types by number, as wide as the widest.
@@ -53,7 +53,7 @@ const TYPES: [&str; TYPE_COUNT] = [
     "TX_CLONE_RANGE     ",
 ];
 
-/// Longest log that is followed: a guard against one that bites its tail.
+/// Longest chain that is followed: a guard against circular ones.
 const BLOCKS_MAX: usize = 1 << 20;
 
 /// Shows the intent log of an object set, if it has one.
@@ -322,7 +322,7 @@ impl Shower<'_, '_> {
         for byte in data.iter().take(DATA_BYTES) {
             match byte {
                 0x20..=0x7e => write!(out, "{} ", char::from(*byte)),
-                // OpenZFS prints the byte as a number with a sign.
+                // OpenZFS prints the byte as a signed number.
                 0x80.. => write!(out, "FFFFFF{byte:2X}"),
                 _ => write!(out, "{byte:2X}"),
             }

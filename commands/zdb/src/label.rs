@@ -1,6 +1,7 @@
 //! `zdb -l`: the labels of a device.
 //!
-//! A configuration is shown once for all labels that have it, and from `-lll` on for each. The same goes for uberblocks with `-u`.
+//! A configuration is printed once for all labels that have it, and from `-lll` on for each;
+//! likewise uberblocks with `-u`.
 
 use crate::options::Options;
 use crate::out::Out;
@@ -11,7 +12,7 @@ use tarn_host::{FileKind, Host};
 use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
 use tarn_ondisk::uberblock::Uberblock;
 
-/// Where the devices are that are called by their last name.
+/// The folders of devices that are given by their last name.
 const DEVICE_FOLDERS: &[&str] = &[
     "/dev/disk/by-vdev",
     "/dev/mapper",
@@ -27,7 +28,8 @@ const RULE: &str = "------------------------------------";
 /// Slots at the end of a ring that are for multihost.
 const MULTIHOST_SLOTS: usize = 1;
 
-/// Shows the labels of a device. Gives the exit code: 2 when no label can be understood, 1 when some cannot.
+/// Prints the labels of a device. Returns the exit code: 2 when no label can be decoded, 1 when
+/// some cannot.
 pub fn show(out: &mut Out, options: &Options, host: &Host, device: &str) -> u8 {
     let Some(path) = resolve(host, device) else {
         writeln!(
@@ -75,7 +77,7 @@ pub fn show(out: &mut Out, options: &Options, host: &Host, device: &str) -> u8 {
     }
 }
 
-/// The path of a device; a name that is none is looked for where devices are.
+/// The path of a device; a bare name is searched in the device folders.
 fn resolve(host: &Host, device: &str) -> Option<PathBuf> {
     let is_there = |path: &Path| host.file_kind(path) != FileKind::Other;
     let path = PathBuf::from(device);
@@ -163,7 +165,7 @@ impl Shower<'_> {
         }
     }
 
-    /// How the room for the configuration is used.
+    /// Prints the use of the configuration's area.
     fn statistics(&mut self, list: &NvList) {
         let total = list.encode(Encoding::Xdr).len();
         let mut found = Statistics::default();
@@ -221,7 +223,7 @@ fn percent(part: usize, whole: usize) -> f64 {
     100.0 * part as f64 / whole as f64
 }
 
-/// What a configuration is made of.
+/// The parts of a configuration by type.
 struct Statistics {
     integers: NvList,
     strings: NvList,

@@ -1,4 +1,4 @@
-//! What all parts of a look at a pool need.
+//! [`Look`]: the pool and the options that all parts of `zdb` need.
 
 use crate::options::Options;
 use std::cell::Cell;
@@ -10,18 +10,18 @@ use tarn_pool::Pool;
 use tarn_pool::directory::Directory;
 use tarn_probe::Operation;
 
-/// A pool, and what is to be shown of it.
+/// A pool, and the parts of it to print.
 pub struct Look<'a> {
-    /// What was asked for.
+    /// The options.
     pub options: &'a Options,
     /// The open pool.
     pub inspection: &'a Inspection,
-    /// Whether something was found that cannot be right, which the exit code says.
+    /// Whether something wrong was found, which the exit code tells.
     pub is_corrupt: Cell<bool>,
 }
 
 impl<'a> Look<'a> {
-    /// Nothing wrong was found yet.
+    /// Without findings.
     pub fn new(options: &'a Options, inspection: &'a Inspection) -> Look<'a> {
         Look {
             options,
@@ -35,7 +35,7 @@ impl<'a> Look<'a> {
         self.inspection.pool()
     }
 
-    /// On whose behalf everything is read.
+    /// The operation of all reads.
     pub fn operation(&self) -> &'a Operation {
         self.inspection.operation()
     }
@@ -45,20 +45,20 @@ impl<'a> Look<'a> {
         self.inspection.directory()
     }
 
-    /// How much of datasets and objects is wanted.
+    /// How much detail of datasets and objects is wanted.
     pub fn depth(&self) -> u32 {
         self.options.level('d')
     }
 
-    /// A number as the options want it.
+    /// A number in the form that the options choose.
     pub fn nice(&self, number: u64) -> String {
         self.options.nice(number)
     }
 
-    /// The pointers of a block of them.
+    /// The pointers of an indirect block.
     ///
     /// # Errors
-    /// What is in the way, in words.
+    /// The error, as text.
     pub fn pointers(
         &self,
         parent: &BlockPointer,

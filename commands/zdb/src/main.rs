@@ -1,17 +1,20 @@
-//! The `zdb` command: looks into pools without changing them.
+//! The `zdb` command: prints the structures of a pool without changing it.
 //!
-//! It asks no daemon. The engine's [`tarn_engine::inspect`] opens the devices read-only in this process, so exported pools can be
-//! looked into, damaged ones as far as they go, and pools in use as of the moment. What OpenZFS 2.3's `zdb` prints is printed to the letter.
+//! It asks no daemon. The engine's [`tarn_engine::inspect`] opens the devices read-only in this
+//! process: for exported pools, for damaged ones as far as they can be read, and for pools in use
+//! as of the moment. The output is that of OpenZFS 2.3's `zdb`, to the letter.
 //!
 //! # Map
 //! - `options`, `usage`: the command line; `out`: standard output
-//! - `label`, `uberblock`: what devices say of themselves
-//! - `pool`: which parts of a pool are shown, in which order; `look`: what all parts need
-//! - `set`, `object`, `viewer`, `zap_view`, `znode`, `intent_log`: object sets and what is in them
-//! - `metaslab` reads space maps anew, `metaslab_view` shows them, `dtl` what devices missed
-//! - `census` counts and claims all blocks, with `references`; `blocks` shows the result
-//! - `features`, `mos_leaks`: whether what is counted is right
-//! - `checkpoint`, `config`, `dedup`, `history`: the rest; `pointer`: block pointers and histograms as text
+//! - `label`, `uberblock`: labels and uberblocks
+//! - `pool`: the parts of a pool in the order of printing; `look`: what all parts need
+//! - `set`, `object`, `viewer`, `zap_view`, `znode`, `intent_log`: object sets and their contents
+//! - `metaslab` reads space maps, independently of the allocator; `metaslab_view` prints them;
+//!   `dtl`: dirty time logs
+//! - `census` counts and claims all blocks, with `references`; `blocks` prints the result
+//! - `features`, `mos_leaks`: checks of stored counts and of the MOS's objects
+//! - `checkpoint`, `config`, `dedup`, `history`: the rest; `pointer`: block pointers and histograms
+//!   as text
 
 mod blocks;
 mod census;
@@ -46,7 +49,7 @@ use out::Out;
 use tarn_engine::inspect::{InspectError, Inspection, Source};
 use tarn_host::{Host, RealOptions};
 
-/// What the command line asks for makes no sense.
+/// The exit code for a wrong command line.
 const EXIT_USAGE: u8 = 1;
 
 fn main() -> std::process::ExitCode {
@@ -84,7 +87,7 @@ fn run(out: &mut Out) -> u8 {
     }
 }
 
-/// Shows what was asked for.
+/// Prints what the options choose.
 fn look(out: &mut Out, options: &Options, host: &Host) -> Result<u8, InspectError> {
     let source = match (&options.cache_file, options.has('e')) {
         (_, true) => {
@@ -110,7 +113,7 @@ fn look(out: &mut Out, options: &Options, host: &Host) -> Result<u8, InspectErro
     pool::show(out, &Look::new(options, &inspection), target)
 }
 
-/// Says what is wrong with the command line, and what would be right.
+/// Prints the fault in the command line, and the usage.
 fn refuse_usage(out: &mut Out, text: &str) -> u8 {
     let newline = if text.is_empty() { "" } else { "\n" };
     out.complain(format_args!("{text}{newline}{}", usage::USAGE));

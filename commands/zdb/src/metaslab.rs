@@ -1,7 +1,7 @@
-//! Metaslabs as the MOS has them: their space maps, and what is in log space maps beyond those.
+//! Metaslabs in the MOS: their space maps, and the later changes in log space maps.
 //!
-//! This reads anew what the allocator reads elsewhere: a check that shares code with what it checks
-//! agrees with its mistakes.
+//! The allocator's code for reading them is not used: a check that shares code with the checked
+//! code agrees with its mistakes.
 
 use crate::look::Look;
 use std::collections::BTreeMap;
@@ -18,24 +18,24 @@ use tarn_vdev::{AllocationBias, TopLevel, VdevConfig};
 /// The ZAP of a top-level vdev, in its configuration.
 pub const TOP_ZAP: &str = "com.delphix:vdev_zap_top";
 
-/// How much of a map is read at a time.
+/// Bytes of a space map that are read at a time.
 const READ_BYTES: usize = 1 << 20;
 
 /// A vdev with more metaslabs than this keeps one for the intent log.
 #[doc(alias = "zfs_embedded_slog_min_ms")]
 const EMBEDDED_LOG_METASLABS_MIN: usize = 64;
 
-/// More metaslabs than this no vdev has.
+/// Largest plausible number of metaslabs of a vdev.
 const METASLABS_MAX: u64 = 1 << 24;
 
-/// What a metaslab is for.
+/// The allocation class of a metaslab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetaslabClass {
-    /// Everything.
+    /// All blocks.
     Normal,
     /// The intent log.
     Log,
-    /// The intent log, on a vdev for everything.
+    /// The intent log, on a vdev of the normal class.
     EmbeddedLog,
     /// Metadata and small blocks.
     Special,
@@ -46,29 +46,29 @@ pub enum MetaslabClass {
 /// A metaslab.
 #[derive(Debug, Clone)]
 pub struct Metaslab {
-    /// Its number on the vdev.
+    /// Its index on the vdev.
     pub index: u64,
     /// Where it begins.
     pub start: VdevOffset,
     /// How large it is.
     pub size: AllocatedSize,
-    /// The object of its space map, and the map's head; none when it was never used.
+    /// The object of its space map, and the map's header; none when it was never used.
     pub map: Option<(ObjectId, SpaceMapHead)>,
     /// Whether the map has a histogram.
     pub has_histogram: bool,
-    /// From which txg on its changes are in log space maps; zero where there are none.
+    /// The txg from which on its changes are in log space maps; zero where there are none.
     pub unflushed: Txg,
     /// What it is for.
     pub class: MetaslabClass,
 }
 
 impl Metaslab {
-    /// What its map says is allocated.
+    /// Allocated bytes by its map.
     pub fn allocated(&self) -> i64 {
         self.map.as_ref().map_or(0, |(_, head)| head.allocated)
     }
 
-    /// What its map describes.
+    /// The range that its map describes.
     pub fn region(&self, ashift: u32) -> Region {
         Region {
             start: self.start,
@@ -89,7 +89,7 @@ pub fn top_zap(look: &Look<'_>, vdev: VdevId) -> Option<ObjectId> {
     object_of(root.children.get(vdev.index())?, TOP_ZAP)
 }
 
-/// The array that says which metaslabs are up to date without log space maps.
+/// The array with the unflushed txg of each metaslab.
 pub fn unflushed_array(look: &Look<'_>, vdev: VdevId) -> Result<Option<ObjectId>, InspectError> {
     let Some(zap) = top_zap(look, vdev) else {
         return Ok(None);
@@ -137,7 +137,7 @@ pub fn metaslabs(look: &Look<'_>, vdev: &TopLevel) -> Result<Vec<Metaslab>, Insp
     Ok(metaslabs)
 }
 
-/// The class of a vdev's metaslabs.
+/// The allocation class of a vdev's metaslabs.
 pub fn class_of(vdev: &TopLevel) -> MetaslabClass {
     match vdev.allocation_bias {
         AllocationBias::Log => MetaslabClass::Log,
@@ -148,8 +148,8 @@ pub fn class_of(vdev: &TopLevel) -> MetaslabClass {
     }
 }
 
-/// The emptiest metaslab of a large vdev is for the intent log. Nothing says so on disk: each
-/// import chooses.
+/// Marks the embedded log metaslab of a large vdev: the emptiest one. It is not stored which one it
+/// is: each import chooses it.
 fn mark_embedded_log(vdev: &TopLevel, metaslabs: &mut [Metaslab]) {
     let is_large = metaslabs.len() > EMBEDDED_LOG_METASLABS_MIN;
     if is_large && class_of(vdev) == MetaslabClass::Normal {
@@ -173,7 +173,7 @@ fn words(look: &Look<'_>, id: ObjectId, count: u64) -> Result<Vec<u64>, InspectE
     Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-/// The head of a space map, and whether it has a histogram.
+/// The header of a space map, and whether it has a histogram.
 pub fn head(look: &Look<'_>, id: ObjectId) -> Result<(SpaceMapHead, bool), InspectError> {
     let object = look.directory().object(id)?;
     let head = SpaceMapHead::from_bonus(&object.bonus(), ByteOrder::Little);
@@ -184,7 +184,7 @@ pub fn head(look: &Look<'_>, id: ObjectId) -> Result<(SpaceMapHead, bool), Inspe
 /// does.
 ///
 /// # Errors
-/// When it cannot be read, or is longer than its object.
+/// It cannot be read, or is longer than its object.
 pub fn for_each_piece(
     look: &Look<'_>,
     id: ObjectId,
@@ -251,18 +251,18 @@ pub fn has_logs(look: &Look<'_>) -> bool {
         .is_active(Feature::LogSpacemap.guid())
 }
 
-/// What is allocated, by vdev and metaslab, as space maps and logs have it.
+/// The allocated ranges, by vdev and metaslab, from space maps and logs.
 pub struct Allocated {
     vdevs: Vec<TopLevel>,
     metaslabs: BTreeMap<VdevId, Vec<(Metaslab, RangeTree)>>,
-    /// Entries that contradict those before.
+    /// Entries that contradict earlier ones.
     pub contradictions: Vec<String>,
-    /// What logs add to the sums of space maps.
+    /// The sum of the changes in log space maps.
     pub unflushed: i64,
 }
 
 impl Allocated {
-    /// Reads all maps and logs.
+    /// Reads all space maps and logs.
     pub fn load(look: &Look<'_>) -> Result<Allocated, InspectError> {
         let vdevs = look.pool().vdevs().top_levels();
         let mut allocated = Allocated {
@@ -311,7 +311,7 @@ impl Allocated {
         else {
             return;
         };
-        // What is older is in the metaslab's own map.
+        // Older entries are in the metaslab's own map.
         if txg < metaslab.unflushed {
             return;
         }
@@ -341,13 +341,13 @@ impl Allocated {
         tree.is_some_and(|tree| tree.contains(range))
     }
 
-    /// Claims a range. Gives whether it was there to be claimed.
+    /// Claims a range. Returns whether all of it was allocated and unclaimed.
     pub fn claim(&mut self, vdev: VdevId, range: Range) -> bool {
         let tree = self.tree(vdev, range.start);
         tree.is_some_and(|tree| tree.remove(range).is_ok())
     }
 
-    /// What was not claimed.
+    /// The unclaimed ranges.
     pub fn unclaimed(&self) -> impl Iterator<Item = (VdevId, Range)> + '_ {
         self.metaslabs.iter().flat_map(|(vdev, metaslabs)| {
             let ranges = metaslabs.iter().flat_map(|(_, tree)| tree.iter());
@@ -376,11 +376,11 @@ fn apply(tree: &mut RangeTree, entry: &Entry, vdev: VdevId, problems: &mut Vec<S
 /// Sums over the metaslabs of a class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassSums {
-    /// What space maps say is allocated.
+    /// Allocated bytes by space maps.
     pub allocated: i64,
-    /// How large all are.
+    /// Size of all metaslabs.
     pub size: u64,
-    /// How many vdevs have such metaslabs.
+    /// Number of vdevs with such metaslabs.
     pub vdev_count: usize,
 }
 

@@ -24,7 +24,8 @@ use tarn_vdev::TopLevel;
 /// A bad number on the command line.
 const EXIT_BAD: u8 = 1;
 
-/// Free ranges below this power of two are not in OpenZFS's tree by size while there are larger ones.
+/// Free ranges below this power of two are not in OpenZFS's tree by size while there are larger
+/// ones.
 const BY_SIZE_SHIFT_MIN: u32 = 14;
 
 /// What OpenZFS shows where an entry names no vdev.
@@ -34,7 +35,8 @@ const NO_VDEV: u64 = 1 << 24;
 /// What OpenZFS shows where no fragmentation can be told.
 const FRAGMENTATION_UNKNOWN: u64 = u64::MAX;
 
-/// Shows metaslabs: of all vdevs, or of the vdev and the metaslabs that were named. Gives an exit code when a name is bad.
+/// Prints the metaslabs of all vdevs, or those that were named. Returns an exit code when a name is
+/// bad.
 pub fn show(out: &mut Out, look: &Look<'_>) -> Result<Option<u8>, InspectError> {
     writeln!(out, "\nMetaslabs:");
     let vdevs = look.pool().vdevs().top_levels();
@@ -65,7 +67,7 @@ pub fn show(out: &mut Out, look: &Look<'_>) -> Result<Option<u8>, InspectError> 
     Ok(None)
 }
 
-/// Shows metaslabs.
+/// Prints metaslabs.
 struct View<'a, 'b> {
     look: &'a Look<'b>,
 }
@@ -163,7 +165,7 @@ impl View<'_, '_> {
         Ok(())
     }
 
-    /// What is free in a metaslab by its own map. Log space maps are shown apart.
+    /// The free ranges of a metaslab by its own map. Log space maps are printed apart.
     fn loaded(
         &self,
         out: &mut Out,
@@ -214,7 +216,7 @@ fn place_of(vdevs: &[TopLevel], entry: &Entry) -> Option<(VdevId, u64)> {
     Some((vdev, entry.start.get().checked_shr(top.metaslab_shift)?))
 }
 
-/// How fragmented a map's histogram says a metaslab is.
+/// The fragmentation of a metaslab, from its map's histogram.
 fn fragmentation_of(head: &SpaceMapHead, shift: u32) -> u64 {
     fragmentation(&spread(head, shift))
 }
@@ -231,7 +233,7 @@ fn spread(head: &SpaceMapHead, shift: u32) -> [u64; tarn_space::range_tree::HIST
     counts
 }
 
-/// A space map: its head, and with much wanted all its words.
+/// Prints a space map: its header, and in detail all its words.
 pub fn show_map(
     out: &mut Out,
     look: &Look<'_>,
@@ -269,7 +271,7 @@ pub fn show_map(
     Ok(())
 }
 
-/// Takes the words of a map apart.
+/// Decodes the words of a map.
 struct Words {
     region: Region,
     count: u64,
@@ -349,7 +351,7 @@ impl Words {
     }
 }
 
-/// Shows log space maps, and how much of them still counts.
+/// Prints log space maps, and how many of their entries still count.
 pub fn show_logs(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
     if !has_logs(look) {
         return Ok(());
@@ -393,7 +395,7 @@ pub fn show_logs(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
     Ok(())
 }
 
-/// Shows free space by vdev: histograms and fragmentation.
+/// Prints free space by vdev: histograms and fragmentation.
 pub fn show_groups(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
     let show_special = look.options.level('M') > 1;
     let mut pool = [0u64; tarn_space::range_tree::HISTOGRAM_BUCKETS];
@@ -460,7 +462,8 @@ fn percent(number: Option<u64>) -> String {
     number.map_or_else(|| "  -".to_string(), |number| format!("{number:3}%"))
 }
 
-/// Whether as many space maps have histograms as the feature counts. Says so if not.
+/// Whether the number of space maps with histograms equals the feature's count. Prints the
+/// difference if not.
 pub fn verify_counts(out: &mut Out, look: &Look<'_>) -> Result<bool, InspectError> {
     let has_histogram = |id: ObjectId| head(look, id).map(|(_, has)| u64::from(has));
     let mut of_metaslabs = 0;

@@ -1,9 +1,9 @@
-//! Whether every object of the MOS is referenced, and every referenced object is there.
+//! Checks that every object of the MOS is referenced, and every referenced object exists.
 //!
 //! # Mechanism
-//! Everything that names objects of the MOS is followed: the pool's directory, vdevs, datasets with their lists, dedup tables, clones. What
-//! is in the MOS and was not named is leaked; what was named and is not there is missing; what belongs to one only and is named twice
-//! would be freed twice.
+//! All structures that name objects of the MOS are followed: the pool directory, vdevs, datasets
+//! with their lists, dedup tables, clones. An object that is not named is leaked; a named one that
+//! does not exist is missing; an object with one owner that is named twice would be freed twice.
 
 use crate::look::Look;
 use crate::metaslab::{TOP_ZAP, logs, metaslabs, object_of, top_zap};
@@ -26,13 +26,13 @@ use tarn_ondisk::units::ObjectId;
 use tarn_pool::PoolError;
 use tarn_vdev::VdevConfig;
 
-/// How deep lists of pointers are nested at most.
+/// Deepest nesting of pointer lists.
 const NESTING_MAX: usize = 64;
 
-/// More sublists than this no list has.
+/// Largest plausible number of sublists of a list.
 const SUBLISTS_MAX: u64 = 1 << 24;
 
-/// Names of the directory that lead to objects.
+/// Entries of the pool directory that lead to objects.
 const NAMED: &[&str] = &[
     name::PROPERTIES,
     name::CONFIG,
@@ -54,7 +54,7 @@ const NAMED: &[&str] = &[
     name::DELETED_CLONES,
 ];
 
-/// Verifies the MOS. Gives whether all is right.
+/// Verifies the MOS. Returns whether all is right.
 pub fn verify(out: &mut Out, look: &Look<'_>) -> Result<bool, InspectError> {
     origin(out, look)?;
     let mut found = Referenced {
@@ -99,7 +99,7 @@ pub fn verify(out: &mut Out, look: &Look<'_>) -> Result<bool, InspectError> {
     Ok(is_right)
 }
 
-/// Shows the deadlists of the hidden origin, which OpenZFS comes across here.
+/// Prints the deadlists of `$ORIGIN`, which OpenZFS visits here.
 fn origin(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
     let directory = look.directory();
     if let Some(clones) = directory.find(name::DELETED_CLONES)? {
@@ -124,7 +124,7 @@ fn origin(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
     Ok(())
 }
 
-/// Objects that were named.
+/// The named objects.
 struct Referenced<'a, 'b> {
     look: &'a Look<'b>,
     objects: BTreeSet<ObjectId>,
@@ -132,14 +132,14 @@ struct Referenced<'a, 'b> {
 }
 
 impl Referenced<'_, '_> {
-    /// An object that belongs to one only.
+    /// Adds an object with one owner.
     fn add(&mut self, id: ObjectId) {
         if !id.is_zero() && !self.objects.insert(id) {
             self.twice.insert(id);
         }
     }
 
-    /// An object that several may share.
+    /// Adds an object that several may share.
     fn add_shared(&mut self, id: ObjectId) {
         if !id.is_zero() {
             self.objects.insert(id);
@@ -152,7 +152,7 @@ impl Referenced<'_, '_> {
         }
     }
 
-    /// What the pool's directory names.
+    /// The objects in the pool directory.
     fn named(&mut self) -> Result<(), InspectError> {
         let directory = self.look.directory();
         for entry in NAMED {
@@ -201,7 +201,7 @@ impl Referenced<'_, '_> {
         Ok(())
     }
 
-    /// A list of pointers and its sublists. The list that empty ones share is none's own.
+    /// A pointer list and its sublists. The shared empty list has no owner.
     fn list(&mut self, id: ObjectId, nesting_left: usize) -> Result<(), InspectError> {
         if id.is_zero() {
             return Ok(());
@@ -251,7 +251,7 @@ impl Referenced<'_, '_> {
         Ok(())
     }
 
-    /// All directories, the hidden ones included, and all their datasets.
+    /// All directories, hidden ones included, and all their datasets.
     fn datasets(&mut self) -> Result<(), InspectError> {
         let directory = self.look.directory();
         let root = directory.require(name::ROOT_DATASET)?;
@@ -281,7 +281,7 @@ impl Referenced<'_, '_> {
                     pending.extend(value.as_word().map(ObjectId::new));
                 }
             }
-            // A snapshot is found from its head; a hidden origin has only what is in its head.
+            // A snapshot is found from its head; `$ORIGIN` has only what is in its head.
             if !stored.head_dataset.is_zero() {
                 self.head(stored.head_dataset)?;
             }
@@ -337,7 +337,7 @@ impl Referenced<'_, '_> {
         Ok(())
     }
 
-    /// What belongs to vdevs.
+    /// The objects of vdevs.
     fn vdevs(&mut self) -> Result<(), InspectError> {
         let look = self.look;
         let root = look.pool().vdevs().config();

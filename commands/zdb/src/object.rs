@@ -1,4 +1,4 @@
-//! One object: what its dnode says, what it holds, where its blocks are.
+//! One object: its dnode, contents and blocks.
 
 use crate::look::Look;
 use crate::options::kind;
@@ -17,10 +17,10 @@ use tarn_ondisk::dnode::{Dnode, DnodeFlags, SLOT_BYTES};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, Level, ObjectId};
 
-/// The smallest slots of a block of dnodes, by which OpenZFS counts how full the meta dnode is.
+/// The slots of a block of dnodes, by which OpenZFS computes how full the meta dnode is.
 const SLOTS_PER_BLOCK: f64 = 32.0;
 
-/// Shows objects of a set, with a heading where there is none yet.
+/// Prints objects of a set, with a heading before the first.
 pub struct ObjectShower<'a, 'b> {
     /// The look.
     pub look: &'a Look<'b>,
@@ -31,7 +31,8 @@ pub struct ObjectShower<'a, 'b> {
 }
 
 impl ObjectShower<'_, '_> {
-    /// Shows one object. Gives how many slots it takes; none when it is not of the wanted kinds, or cannot be read.
+    /// Prints one object. Returns its number of slots; none when it is not of the wanted kinds, or
+    /// cannot be read.
     pub fn show(&mut self, out: &mut Out, id: ObjectId, kinds: Option<u64>) -> Result<u64, String> {
         let look = self.look;
         let set = self
@@ -92,7 +93,7 @@ impl ObjectShower<'_, '_> {
             1.0
         };
         let full = 100.0 * data / per_block / end as f64;
-        // OpenZFS keeps sizes in sectors here, to the next one.
+        // OpenZFS rounds sizes to sectors here.
         let used = (info.used.get() + 256) / 512 * 512;
         let number = id.get().cast_signed();
         writeln!(
@@ -120,7 +121,7 @@ impl ObjectShower<'_, '_> {
         }
     }
 
-    /// Checksum and compression, where the object has its own, or all is wanted.
+    /// Checksum and compression, where the object has its own, or in full detail.
     fn functions(&self, info: &ObjectInfo) -> String {
         let all = self.look.depth() >= 6;
         let mut text = String::new();
@@ -137,7 +138,7 @@ impl ObjectShower<'_, '_> {
         text
     }
 
-    /// Which parts of the object are no holes.
+    /// Prints the parts of the object that are not holes.
     fn segments(&self, out: &mut Out, object: &Arc<Object>, info: &ObjectInfo) {
         let runs = match info.object_type {
             ObjectType::Dnode => dnode_runs(self.look, object),
@@ -207,7 +208,7 @@ impl Tree<'_, '_> {
         writeln!(out);
     }
 
-    /// A pointer and what is below it. Goes down once per level, so damaged trees end.
+    /// A pointer and the pointers below it. Recurses once per level, so damaged trees end.
     fn pointer(&self, out: &mut Out, pointer: &BlockPointer, level: u8, block: u64) {
         if pointer.birth().is_zero() {
             return;
@@ -265,7 +266,7 @@ impl Tree<'_, '_> {
         }
     }
 
-    /// Says where a pointer does not fit its place.
+    /// Prints where a pointer does not fit its place.
     fn check(&self, out: &mut Out, pointer: &BlockPointer, level: u8) {
         if pointer.is_embedded() {
             return;
@@ -291,7 +292,7 @@ impl Tree<'_, '_> {
     }
 }
 
-/// From where to where data is, block by block.
+/// The ranges of data, block by block.
 fn block_runs(
     look: &Look<'_>,
     object: &Arc<Object>,
@@ -315,7 +316,7 @@ fn block_runs(
     Ok(runs)
 }
 
-/// From where to where dnodes are, slot by slot.
+/// The ranges of dnodes, slot by slot.
 fn dnode_runs(look: &Look<'_>, object: &Arc<Object>) -> Result<Vec<(u64, u64)>, String> {
     let words = |error: tarn_object::ObjectError| error.to_string();
     let size = object.block_size().get();

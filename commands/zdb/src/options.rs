@@ -1,15 +1,15 @@
 //! The command line.
 //!
-//! Most options only count how often they are given: `-bb` says more than `-b`, and `-v` raises all others. The letters, long
-//! names and the rules which go together are those of OpenZFS 2.3. An option that it has and this version has not is
-//! refused by name.
+//! Most options only count how often they are given: `-bb` prints more than `-b`, and `-v` raises
+//! all others. The letters, long names and the rules for combinations are those of OpenZFS 2.3. An
+//! option that this version does not support is refused by name.
 
 use crate::dedup::Signatures;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What each option is called in full; options that take a value are marked.
+/// The long name of each option.
 const LONG: &[(&str, char)] = &[
     ("ignore-assertions", 'A'),
     ("block-stats", 'b'),
@@ -54,16 +54,16 @@ const LONG: &[(&str, char)] = &[
     ("zstd-headers", 'Z'),
 ];
 
-/// Options that choose what is shown.
+/// Options that choose parts to print.
 const SHOWING: &str = "bBcCdDEGhilmMNOrRsSTuyZ";
 
-/// Options that OpenZFS has and this version has not.
+/// Options of OpenZFS that this version does not support.
 const NOT_BUILT: &str = "BDEFGkKoOrRstTVxXyYZ";
 
-/// What is shown when nothing is chosen, as far as it is built.
+/// The parts that are printed by default, as far as they are built.
 const EVERYTHING: &str = "CudmMbch";
 
-/// A part of an object set: objects by number, and of which types.
+/// A part of an object set: a range of object numbers, and types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectRange {
     /// The first.
@@ -90,16 +90,16 @@ pub mod kind {
     pub const ALL: u64 = u64::MAX;
 }
 
-/// What is wrong with a command line.
+/// Why a command line is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadUsage {
-    /// It makes no sense: this text, then the usage.
+    /// It is malformed: this text, then the usage.
     Usage(String),
-    /// It asks for what this version has not.
+    /// It has an option that this version does not support.
     NotBuilt(String),
 }
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// How often each letter was given, raised by `-v`.
@@ -110,14 +110,14 @@ pub struct Options {
     pub cache_file: Option<PathBuf>,
     /// The signatures to be shown (`-S user:all`).
     pub signatures: Option<Signatures>,
-    /// What is no option.
+    /// The arguments that are not options.
     pub operands: Vec<String>,
-    /// Whether nothing was chosen, so that everything is shown.
+    /// Whether no part was chosen, so that all are printed.
     pub is_everything: bool,
 }
 
 impl Options {
-    /// How much is wanted of what a letter shows; zero for nothing.
+    /// The detail of a letter's part; zero for none.
     pub fn level(&self, letter: char) -> u32 {
         let count = self.counts.iter().find(|(known, _)| *known == letter);
         count.map_or(0, |(_, count)| *count)
@@ -128,7 +128,7 @@ impl Options {
         self.level(letter) > 0
     }
 
-    /// A number as people read it, or exactly with `-P`.
+    /// A number in human-readable form, or exactly with `-P`.
     pub fn nice(&self, number: u64) -> String {
         match self.has('P') {
             true => number.to_string(),
@@ -136,7 +136,7 @@ impl Options {
         }
     }
 
-    /// Takes a command line apart, the program's name left out.
+    /// Parses a command line without the program's name.
     pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Options, BadUsage> {
         let mut options = Options::default();
         let mut verbose = 0;
@@ -162,7 +162,7 @@ impl Options {
                     }
                     options.cache_file = Some(path);
                 }
-                // How many reads are in flight at once is our own affair.
+                // The number of parallel reads is chosen here.
                 'I' => {
                     let bytes = parser.value().map_err(usage)?;
                     if !is_positive(&bytes.to_string_lossy()) {
@@ -188,7 +188,7 @@ impl Options {
         }
     }
 
-    /// What one option means for the others.
+    /// Applies the effects of options on others.
     fn finish(mut self, mut verbose: u32) -> Result<Options, BadUsage> {
         if !self.has('e') && !self.places.is_empty() {
             return Err(BadUsage::Usage("-p option requires use of -e".into()));
@@ -219,7 +219,7 @@ impl Options {
     }
 }
 
-/// The letter of a long option: its whole name, or a beginning that only one has.
+/// The letter of a long option: its whole name, or an unambiguous beginning.
 fn letter_of(name: &str) -> Result<char, BadUsage> {
     if let Some((_, letter)) = LONG.iter().find(|(known, _)| *known == name) {
         return Ok(*letter);
@@ -292,7 +292,8 @@ impl ObjectRange {
         Ok(ObjectRange { first, last, kinds })
     }
 
-    /// The same for a set that numbers its accounting objects from the end, which people count as -1, -2, -3.
+    /// The same for a set that numbers its accounting objects from the end, which users count as
+    /// -1, -2, -3.
     pub fn is_single(&self) -> bool {
         self.first == self.last
     }

@@ -1,10 +1,10 @@
-//! Writing much text to standard output.
+//! Buffered standard output.
 
 use std::fmt;
 use std::io::{BufWriter, Stdout, Write};
 
-/// Standard output, buffered. `write!` and `writeln!` to it cannot fail: a reader that went away
-/// ends the command.
+/// Standard output, buffered. `write!` and `writeln!` to it cannot fail: if the reader is gone the
+/// command ends.
 pub struct Out {
     to: BufWriter<Stdout>,
 }
@@ -31,13 +31,13 @@ impl Out {
         }
     }
 
-    /// Says something on standard error, after all that was written before.
+    /// Prints on standard error, after all earlier output.
     pub fn complain(&mut self, text: impl fmt::Display) {
         self.flush();
         tarn_terminal::output::complain(&text.to_string());
     }
 
-    /// Sends on what was written.
+    /// Writes the buffer out.
     pub fn flush(&mut self) {
         if self.to.flush().is_err() {
             std::process::exit(1);
@@ -47,7 +47,7 @@ impl Out {
 
 impl Drop for Out {
     fn drop(&mut self) {
-        // There is no reader left.
+        // An error has no reader any more.
         let _ = self.to.flush();
     }
 }

@@ -1,4 +1,4 @@
-//! Block pointers, histograms and bytes as `zdb` writes them.
+//! Block pointers, histograms and bytes in `zdb`'s notation.
 
 use std::fmt::Write;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
@@ -6,7 +6,7 @@ use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
 /// The stars of a histogram's longest row.
 const STARS: u64 = 40;
 
-/// A pointer in short: its first place, or with `all_places` every one; sizes, births and checksum.
+/// A pointer in short: its first DVA, or with `all_places` every one; sizes, births and checksum.
 pub fn compact(pointer: &BlockPointer, all_places: bool, is_freed: bool) -> String {
     if pointer.is_embedded() {
         let [code, logical, physical] = embedded_fields(pointer);
@@ -50,7 +50,7 @@ pub fn place(dva: Dva) -> String {
     )
 }
 
-/// What an embedded pointer says of its payload: kind, logical and physical size.
+/// The fields of an embedded pointer's payload: kind, logical and physical size.
 pub fn embedded_fields(pointer: &BlockPointer) -> [u64; 3] {
     let properties = pointer.properties;
     [
@@ -60,7 +60,7 @@ pub fn embedded_fields(pointer: &BlockPointer) -> [u64; 3] {
     ]
 }
 
-/// Whether a pointer is a stored block.
+/// Whether a pointer leads to a stored block.
 pub fn is_stored(pointer: &BlockPointer) -> bool {
     pointer.kind() == PointerKind::Stored
 }
@@ -71,7 +71,7 @@ pub fn histogram(counts: &[u64], first: usize) -> String {
     let filled = || counts.iter().enumerate().filter(|(_, count)| **count > 0);
     let (low, high) = match (filled().next(), filled().next_back()) {
         (Some((low, _)), Some((high, _))) => (low, high),
-        // What OpenZFS prints of an empty one: nothing.
+        // OpenZFS prints nothing for an empty one.
         _ => return String::new(),
     };
     let largest = counts.iter().copied().max().unwrap_or(0).max(STARS);
@@ -96,7 +96,7 @@ mod tests {
         AllocatedSize, Level, LogicalSize, PhysicalSize, Txg, VdevId, VdevOffset,
     };
 
-    /// As OpenZFS prints a block of the MOS of one of its pools.
+    /// A block of the MOS as OpenZFS prints it.
     #[test]
     fn a_pointer_in_short_is_its_place_sizes_births_and_checksum() {
         let at = |offset| {

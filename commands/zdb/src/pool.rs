@@ -1,4 +1,4 @@
-//! What is shown of an open pool, in which order.
+//! The parts of a pool that are printed, in order.
 
 use crate::blocks;
 use crate::checkpoint;
@@ -21,16 +21,16 @@ use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::units::ObjectId;
 
-/// Something is counted wrongly.
+/// A stored count is wrong.
 const EXIT_MISCOUNTED: u8 = 2;
 
-/// What was found cannot be right.
+/// Something is damaged.
 const EXIT_CORRUPT: u8 = 3;
 
 /// The first pool version that frees snapshots from a list.
 const VERSION_DEADLISTS: u64 = 26;
 
-/// Shows the pool, or the dataset, that `target` names. Gives the exit code.
+/// Prints the pool or dataset that `target` names. Returns the exit code.
 pub fn show(out: &mut Out, look: &Look<'_>, target: &str) -> Result<u8, InspectError> {
     let rest = &look.options.operands[1..];
     let mut ranges = Vec::new();
@@ -58,7 +58,7 @@ pub fn show(out: &mut Out, look: &Look<'_>, target: &str) -> Result<u8, InspectE
     })
 }
 
-/// The dataset that a target names: by name, or by the number of its object. None for the pool itself.
+/// The dataset that a target names: by name, or by its object number. None for the pool itself.
 fn dataset_of(look: &Look<'_>, target: &str) -> Result<Option<SetView>, InspectError> {
     let target = target.strip_suffix('/').unwrap_or(target);
     let Some((_, tail)) = target.split_once(['/', '@']) else {
@@ -72,7 +72,7 @@ fn dataset_of(look: &Look<'_>, target: &str) -> Result<Option<SetView>, InspectE
         return Ok(None);
     }
     let mut found = None;
-    // The pool can have been given by its guid.
+    // The pool may be given by its guid.
     let name = format!(
         "{}{}",
         look.pool().name(),
@@ -108,7 +108,7 @@ fn show_set(
     }
 }
 
-/// Shows the pool as a whole.
+/// Prints the pool as a whole.
 fn whole(out: &mut Out, look: &Look<'_>) -> Result<u8, InspectError> {
     let options = look.options;
     if options.has('S') {
@@ -151,7 +151,7 @@ fn whole(out: &mut Out, look: &Look<'_>) -> Result<u8, InspectError> {
     Ok(code)
 }
 
-/// Shows all object sets, and verifies what can be counted in them.
+/// Prints all object sets, and verifies stored counts.
 fn datasets(out: &mut Out, look: &Look<'_>) -> Result<u8, InspectError> {
     let mos = SetView::of_mos(look)?;
     set::show(out, look, &mos, &[])?;

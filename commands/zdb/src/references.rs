@@ -1,10 +1,9 @@
-//! Blocks that several pointers share on purpose: deduplicated ones and clones, and how often each
-//! is said to be referenced.
+//! Reference counts of blocks with several pointers: dedup tables and block reference tables.
 //!
 //! # Mechanism
-//! The leak check claims each place once. A block with twins is claimed by the first pointer that
-//! is found; each further one uses up a reference that a table grants. When none is left, the next
-//! pointer claims again, and fails: a dataset references the block that should not.
+//! The leak check claims each DVA once. A block with several references is claimed by its first
+//! pointer; each further pointer uses up a reference in a table. When none is left, the next
+//! pointer claims again, and fails: a reference is not counted.
 
 use crate::look::Look;
 use std::collections::BTreeMap;
@@ -21,7 +20,7 @@ use tarn_ondisk::units::{ObjectId, Txg, VdevId, VdevOffset};
 use tarn_transform::CompressionAlgorithm;
 use tarn_transform::compress::decompress;
 
-/// The places of a deduplicated block.
+/// The DVAs of a deduplicated block.
 #[derive(Debug, Clone)]
 struct Twin {
     dvas: Vec<Dva>,
@@ -29,30 +28,30 @@ struct Twin {
     was_seen: bool,
 }
 
-/// What tells deduplicated blocks apart: the first place, and when it was written there.
+/// The key of deduplicated blocks: the first DVA, and its birth.
 type TwinKey = (Dva, Txg);
 
-/// What a pointer means for the leak check.
+/// The effect of a pointer on the leak check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
-    /// Its places are to be claimed.
+    /// Its DVAs are to be claimed.
     Claim,
     /// A deduplicated block that is claimed already.
     Twin {
-        /// Whether it is the first twin of its block.
+        /// Whether it is the first pointer of its block.
         is_first: bool,
     },
     /// A cloned block that is claimed already.
     Clone,
 }
 
-/// What the tables grant.
+/// The references in the tables.
 #[derive(Default)]
 pub struct References {
     twins: BTreeMap<TwinKey, Twin>,
     has_twins: BTreeMap<TwinKey, bool>,
     clones: BTreeMap<(VdevId, VdevOffset), u64>,
-    /// Clones whose block was claimed, and what is left to be granted.
+    /// Cloned blocks that were claimed, with their remaining references.
     seen_clones: BTreeMap<(VdevId, VdevOffset), u64>,
 }
 
@@ -138,7 +137,7 @@ impl References {
         Ok(())
     }
 
-    /// What this pointer means, which is the next to be found.
+    /// The effect of the next pointer.
     pub fn meaning(&mut self, pointer: &BlockPointer) -> Meaning {
         let Some(first) = pointer.dvas().next() else {
             return Meaning::Claim;
@@ -170,29 +169,28 @@ impl References {
         Meaning::Claim
     }
 
-    /// All places of a block. A deduplicated one can have got more copies since its pointer was
-    /// written.
+    /// All DVAs of a block. A deduplicated one may have more copies than its pointer.
     pub fn dvas(&self, pointer: &BlockPointer) -> Option<&[Dva]> {
         let first = pointer.dvas().next().filter(|_| pointer.is_dedup())?;
         let twin = self.twins.get(&(first, pointer.physical_birth()))?;
         Some(&twin.dvas)
     }
 
-    /// Deduplicated blocks that were seen less often than their table says.
+    /// Deduplicated blocks with fewer pointers than their table has references.
     pub fn unseen_twins(&self) -> impl Iterator<Item = (Dva, u64)> + '_ {
         let seen = self.twins.iter().filter(|(_, twin)| twin.was_seen);
         seen.filter(|(_, twin)| twin.references_left > 0)
             .map(|((dva, _), twin)| (*dva, twin.references_left))
     }
 
-    /// Clones that were seen less often than their table says.
+    /// Cloned blocks with fewer pointers than their table has references.
     pub fn unseen_clones(&self) -> impl Iterator<Item = (VdevId, VdevOffset, u64)> + '_ {
         let left = self.seen_clones.iter().filter(|(_, left)| **left > 0);
         left.map(|((vdev, offset), left)| (*vdev, *offset, *left))
     }
 }
 
-/// The sets of places in a stored value: one of each number of copies, or one only.
+/// The sets of DVAs in a stored value: one for each number of copies, or one only.
 fn twin_sets(stored: &[u8]) -> Option<Vec<([Dva; 3], u64, Txg)>> {
     let (compression, order, bytes) = split_value(stored).ok()?;
     let algorithm = CompressionAlgorithm::from_code(compression.code()).ok()?;
@@ -204,7 +202,7 @@ fn twin_sets(stored: &[u8]) -> Option<Vec<([Dva; 3], u64, Txg)>> {
         decompress(algorithm, bytes, &mut block).ok()?;
         Some(block)
     };
-    // A legacy value is nearly all zeros, so it never is as short as a flat one.
+    // The legacy form is tried first: a flat value does not expand to its size.
     if let Some(block) = expand(LegacyDedupValue::SIZE) {
         let value = LegacyDedupValue::from_bytes(&block, order).ok()?;
         let sets = value.places.iter();

@@ -1,4 +1,4 @@
-//! Object sets: the MOS and datasets, their lists of dead blocks, and all their objects.
+//! Object sets: the MOS and datasets, with their deadlists and objects.
 
 use crate::intent_log;
 use crate::look::Look;
@@ -25,41 +25,41 @@ use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_pool::PoolError;
 
-/// How deep lists of pointers are nested at most.
+/// Deepest nesting of pointer lists.
 const NESTING_MAX: usize = 64;
 
-/// A directory of the MOS, as far as its dataset needs it.
+/// The facts of a DSL directory that its dataset needs.
 #[derive(Debug, Clone)]
 pub struct DirectoryFacts {
-    /// What is stored of it.
+    /// The stored directory.
     pub stored: ondisk::dataset_dir::DatasetDirectory,
     /// The livelist of its head, if there is one.
     pub livelist: Option<ObjectId>,
 }
 
-/// An object set, opened to be shown.
+/// An object set to print.
 pub struct SetView {
     /// Its number.
     pub id: ObjectId,
     /// Its full name.
     pub name: String,
-    /// Where it is stored.
+    /// Its objset block.
     pub root: BlockPointer,
     /// The set; none for one that was never filled, or cannot be read.
     pub set: Option<Arc<ObjectSet>>,
-    /// What is stored of the dataset; none for the MOS.
+    /// The stored dataset; none for the MOS.
     pub dataset: Option<ondisk::dataset::Dataset>,
     /// The directory of a dataset.
     pub directory: Option<DirectoryFacts>,
-    /// What it refers to, in bytes.
+    /// Referenced bytes.
     pub referenced: u64,
     /// When it was made.
     pub created: Txg,
-    /// Whether its contents are encrypted, and we have no key.
+    /// Whether its contents are encrypted, so that they cannot be read.
     pub is_encrypted: bool,
     /// The compression that its objects inherit.
     pub compression: String,
-    /// What is needed to understand files, once it was needed.
+    /// The registries of attributes, loaded on demand.
     pub files: OnceCell<Files>,
 }
 
@@ -142,7 +142,7 @@ impl SetView {
     }
 }
 
-/// A number under a name of an object that may be a ZAP besides.
+/// A number under a name in an object that may also be a ZAP.
 pub fn extension(
     look: &Look<'_>,
     id: ObjectId,
@@ -156,7 +156,7 @@ pub fn extension(
     Ok(value.and_then(|value| value.as_word()).map(ObjectId::new))
 }
 
-/// The compression set on a directory or the nearest one above, as blocks name it.
+/// The compression set on a directory or the nearest ancestor, as block pointers name it.
 fn compression(look: &Look<'_>, directory: &ondisk::dataset_dir::DatasetDirectory) -> String {
     use ondisk::compression::Compression;
     let mut current = *directory;
@@ -189,7 +189,7 @@ fn compression(look: &Look<'_>, directory: &ondisk::dataset_dir::DatasetDirector
     default.to_string()
 }
 
-/// What the number of a property says of compression.
+/// The compression in a property's number.
 enum Setting {
     /// As the directory above has it.
     Inherited,
@@ -220,8 +220,8 @@ impl Setting {
     }
 }
 
-/// Calls `each` for every dataset and snapshot, in the order in which OpenZFS visits them: children first, then snapshots,
-/// as their ZAPs have them.
+/// Calls `each` for every dataset and snapshot, in OpenZFS's order: children first, then snapshots,
+/// in the order of their ZAPs.
 pub fn for_each_dataset(
     look: &Look<'_>,
     each: &mut dyn FnMut(ObjectId, String) -> Result<(), InspectError>,
@@ -269,10 +269,11 @@ fn below(
     each(stored.head_dataset, name)
 }
 
-/// Shows an object set: its head line, and as much more as is wanted. With ranges only their objects.
+/// Prints an object set: its first line, and details as the options choose. With ranges only their
+/// objects.
 ///
 /// # Errors
-/// When an object of a range is not there.
+/// An object of a range does not exist.
 pub fn show(
     out: &mut Out,
     look: &Look<'_>,
@@ -385,7 +386,7 @@ fn show_range(
     Ok(())
 }
 
-/// Shows an object, or says why not.
+/// Prints an object, or the error.
 fn show_one(
     out: &mut Out,
     shower: &mut ObjectShower<'_, '_>,
@@ -406,7 +407,7 @@ fn show_one(
     }
 }
 
-/// All objects, and how many slots they take.
+/// All objects; returns the number of their slots.
 fn show_all(out: &mut Out, shower: &mut ObjectShower<'_, '_>, set: &Arc<ObjectSet>) {
     show_one(out, shower, tarn_object::META_DNODE, None);
     for account in [USER_USED, GROUP_USED, PROJECT_USED] {

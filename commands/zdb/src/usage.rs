@@ -1,4 +1,5 @@
-//! The usage, as OpenZFS 2.3 prints it: it names what this version has not, too, which is refused by name.
+//! The usage as OpenZFS 2.3 prints it. It includes options that this version does not support,
+//! which are refused by name.
 
 /// The usage.
 pub const USAGE: &str = "\

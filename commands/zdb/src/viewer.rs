@@ -1,4 +1,4 @@
-//! What an object and its bonus hold, by type.
+//! The contents of an object and its bonus, by type.
 
 use crate::look::Look;
 use crate::out::Out;
@@ -19,13 +19,13 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::ObjectId;
 use tarn_terminal::timestamp::ctime;
 
-/// How much of an array of words is shown.
+/// Most bytes of an array of words that are printed.
 const WORDS_BYTES_MAX: u64 = 1 << 20;
 
 /// Largest packed list that is read.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
-/// Shows the bonus of an object.
+/// Prints the bonus of an object.
 pub fn bonus(out: &mut Out, look: &Look<'_>, view: &SetView, object: &Arc<Object>) {
     let (bonus_type, bytes) = object.typed_bonus();
     if view.is_encrypted && bonus_type.is_encrypted() {
@@ -52,7 +52,7 @@ pub fn bonus(out: &mut Out, look: &Look<'_>, view: &SetView, object: &Arc<Object
     }
 }
 
-/// Shows what an object holds.
+/// Prints the contents of an object.
 pub fn contents(out: &mut Out, look: &Look<'_>, view: &SetView, object: &Arc<Object>) {
     let object_type = object.object_type();
     if view.is_encrypted && object_type.is_encrypted() {
@@ -81,7 +81,7 @@ pub fn contents(out: &mut Out, look: &Look<'_>, view: &SetView, object: &Arc<Obj
     }
 }
 
-/// Says that a structure cannot be understood.
+/// Prints that a structure cannot be decoded.
 fn unclear(out: &mut Out, look: &Look<'_>, error: &dyn std::fmt::Display) {
     look.is_corrupt.set(true);
     writeln!(out, "\t\tmakes no sense: {error}");
@@ -124,7 +124,7 @@ fn words_of(out: &mut Out, look: &Look<'_>, bytes: &[u8], size: u64) {
     writeln!(out, "{more}]");
 }
 
-/// A packed list, whose bonus is its size.
+/// A packed list, whose bonus has its length.
 fn packed_list(out: &mut Out, look: &Look<'_>, object: &Arc<Object>, bonus: &[u8]) {
     let size = bonus
         .first_chunk::<8>()
@@ -146,7 +146,7 @@ fn pointer_list(out: &mut Out, look: &Look<'_>, object: &Arc<Object>, bonus: &[u
     };
     writeln!(out, "\t\tnum_blkptrs = {}", head.count);
     writeln!(out, "\t\tbytes = {}", look.nice(head.allocated.get()));
-    // OpenZFS shows what the room for a bonus has, whether or not this list has it.
+    // OpenZFS prints all fields that fit into the bonus, whether or not this list has them.
     writeln!(out, "\t\tcomp = {}", look.nice(head.compressed.get()));
     writeln!(out, "\t\tuncomp = {}", look.nice(head.uncompressed.get()));
     writeln!(out, "\t\tsubobjs = {}", head.sublists);

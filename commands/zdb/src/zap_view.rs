@@ -1,4 +1,4 @@
-//! ZAPs: how they are laid out, and what they hold.
+//! ZAPs: their layout and entries.
 
 use crate::look::Look;
 use crate::out::Out;
@@ -17,13 +17,13 @@ use tarn_ondisk::zap::{BlockKind, to_little_endian};
 use tarn_ondisk::znode::DirectoryEntry;
 use tarn_posix::{CaseSensitivity, Naming};
 
-/// How many buckets each histogram has.
+/// Number of buckets of each histogram.
 const HISTOGRAM_SIZE: usize = 10;
 
-/// What a chunk of a leaf holds of a name or a value.
+/// Bytes of a name or a value in a chunk of a leaf.
 const CHUNK_BYTES: usize = 21;
 
-/// Values that are bytes and no text.
+/// Values that are binary.
 const BINARY: &[&str] = &[
     "DSL_CRYPTO_MASTER_KEY_1",
     "DSL_CRYPTO_HMAC_KEY_1",
@@ -32,7 +32,7 @@ const BINARY: &[&str] = &[
     tarn_ondisk::pool_directory::CHECKSUM_SALT,
 ];
 
-/// What directory entries lead to, by number.
+/// The file types of directory entries, by number.
 const ENTRY_TYPES: [&str; 16] = [
     "not specified",
     "FIFO",
@@ -67,7 +67,7 @@ pub enum Contents {
     Hidden,
 }
 
-/// The ZAP in an object, with the way it normalises names.
+/// The ZAP in an object, with its normalisation.
 pub fn open<'a>(look: &Look<'a>, object: &Arc<Object>) -> ObjectZap<'a> {
     let zap = ObjectZap::of(object, look.operation());
     let form = block(look, object, 0).and_then(|first| match BlockKind::of_block(&first)? {
@@ -114,7 +114,7 @@ pub fn show(out: &mut Out, look: &Look<'_>, object: &Arc<Object>, contents: Cont
             }
         };
         let Some(last) = batch.last() else { return };
-        // A damaged ZAP must not lead in circles.
+        // A damaged ZAP must not loop.
         if last.next == cursor {
             return;
         }
@@ -200,7 +200,7 @@ fn layout(out: &mut Out, entry: &ZapEntry) {
     writeln!(out, "]");
 }
 
-/// Says how a ZAP is laid out.
+/// Prints the layout of a ZAP.
 fn statistics(out: &mut Out, look: &Look<'_>, object: &Arc<Object>) -> Result<(), ZapError> {
     let zap = open(look, object);
     let entry_count = zap.count()?;
@@ -284,7 +284,7 @@ impl Leaves {
         leaves
     }
 
-    /// The leaves that a part of the table names, each run of equal names once.
+    /// The leaves in a part of the pointer table, each run of equal ones once.
     fn table(
         &mut self,
         look: &Look<'_>,
@@ -335,7 +335,7 @@ impl Leaves {
     }
 }
 
-/// How many chunks an entry takes: itself, its name, its value.
+/// The number of chunks of an entry: its own, its name's, its value's.
 fn chunks(leaf: &Leaf<'_>, entry: &LeafEntry) -> usize {
     let name = match leaf.name(entry, false) {
         Ok(OwnedName::Text(name)) => name.len() + 1,

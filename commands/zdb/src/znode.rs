@@ -1,4 +1,4 @@
-//! Files: their attributes, and the paths that lead to them.
+//! Files: their attributes and paths.
 
 use crate::look::Look;
 use crate::out::Out;
@@ -20,15 +20,15 @@ use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::{DirectoryEntry, MASTER_NODE, ZnodeFlags, master};
 use tarn_terminal::timestamp::ctime;
 
-/// How many parents a path may have: a guard against directories in circles.
+/// Most components of a path: a guard against circular directories.
 const PATH_DEPTH_MAX: usize = 4096;
 
-/// The part of a mode that says what a file is, and two of its values.
+/// The file type in a mode, and two of its values.
 const MODE_KIND: u64 = 0o170_000;
 const MODE_DIRECTORY: u64 = 0o040_000;
 const MODE_LINK: u64 = 0o120_000;
 
-/// Longest target that is shown.
+/// Longest symbolic link target that is printed.
 const TARGET_BYTES_MAX: usize = 4096;
 
 /// Why a file has no path.
@@ -39,10 +39,10 @@ enum NoPath {
     Lost,
 }
 
-/// The names in a directory, by what they lead to.
+/// The names in a directory, by object.
 type Names = BTreeMap<ObjectId, Vec<u8>>;
 
-/// What is needed to understand the files of a set.
+/// The registries needed to decode the files of a set.
 pub struct Files {
     set: Arc<ObjectSet>,
     registry: Registry,
@@ -51,12 +51,12 @@ pub struct Files {
     unlinked: Names,
     /// Directories that were read.
     directories: RefCell<BTreeMap<ObjectId, Names>>,
-    /// How many files have no path.
+    /// Number of files without a path.
     pub leaked: Cell<u64>,
 }
 
 impl Files {
-    /// Of an object set. What cannot be read is as if it were not there.
+    /// Loads the registries of an object set. An unreadable one counts as missing.
     fn of(look: &Look<'_>, set: &Arc<ObjectSet>) -> Files {
         let number = |zap: ObjectId, name: &str| {
             let object = set.object(zap, look.operation()).ok()?;
@@ -84,7 +84,7 @@ impl Files {
             {
                 if let (OwnedName::Text(name), ZapValue::Halves(ids)) = (&entry.name, &entry.value)
                 {
-                    // A layout that makes no sense is missed by the files that use it.
+                    // A malformed layout is an error only for files that use it.
                     let _ = layouts.add_entry(name, ids);
                 }
             }
@@ -138,7 +138,7 @@ impl Files {
         attributes.word(self.registry.id(wanted)?)
     }
 
-    /// The path that leads to a file.
+    /// The path of a file.
     #[doc(alias = "zfs_obj_to_path")]
     fn path(&self, look: &Look<'_>, id: ObjectId) -> Result<Vec<u8>, NoPath> {
         if self.unlinked.contains_key(&id) {
@@ -194,7 +194,7 @@ impl Files {
     }
 }
 
-/// The domains of owners from elsewhere.
+/// The table of owners' domains.
 fn domains(look: &Look<'_>, set: &Arc<ObjectSet>, table: ObjectId) -> Option<FuidTable> {
     let object = set.object(table, look.operation()).ok()?;
     let size = usize::try_from(u64::from_le_bytes(*object.bonus().first_chunk::<8>()?)).ok()?;
@@ -203,7 +203,7 @@ fn domains(look: &Look<'_>, set: &Arc<ObjectSet>, table: ObjectId) -> Option<Fui
     FuidTable::decode(&bytes).ok()
 }
 
-/// Shows the attributes of a file.
+/// Prints the attributes of a file.
 pub fn show(out: &mut Out, look: &Look<'_>, view: &SetView, object: &Arc<Object>) {
     let Some(set) = &view.set else { return };
     let files = view.files.get_or_init(|| Files::of(look, set));
@@ -257,7 +257,7 @@ pub fn show(out: &mut Out, look: &Look<'_>, view: &SetView, object: &Arc<Object>
     }
 }
 
-/// What every file has.
+/// The attributes that every file has.
 struct Facts {
     owner: u64,
     group: u64,
@@ -339,7 +339,7 @@ fn owner(out: &mut Out, files: &Files, name: &str, word: u64) {
     }
 }
 
-/// Extended attributes that are kept with the others.
+/// Extended attributes in the system attributes.
 fn xattrs(out: &mut Out, look: &Look<'_>, bytes: &[u8]) {
     if bytes.is_empty() {
         return;

@@ -1,6 +1,6 @@
-//! What `zdb` says of exported pools, whole and damaged.
+//! `zdb` on exported pools, consistent and damaged.
 //!
-//! Each test makes a pool of one file, does something to it, exports it, and runs the program on it.
+//! Each test makes a pool of one file, changes it, exports it, and runs the program on it.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -21,7 +21,7 @@ use tarn_vdev::{VdevConfig, VdevKind};
 /// The pool's only device.
 const IMAGE: &str = "disk";
 
-/// How large it is.
+/// Its size.
 const IMAGE_BYTES: u64 = 128 << 20;
 
 struct Fill;
@@ -46,7 +46,7 @@ impl FillFilesystem for Fill {
     }
 }
 
-/// Makes the pool `tank` in a folder, lets `change` do something to it, and exports it.
+/// Makes the pool `tank` in a folder, calls `change`, and exports the pool.
 fn exported_pool(folder: &Path, change: impl FnOnce(&Pool, &Operation)) {
     let path = folder.join(IMAGE);
     std::fs::File::create(&path)
@@ -187,7 +187,8 @@ fn allocated_space_without_a_pointer_is_a_leak() {
     assert!(!text(&untracked).contains("leaked"), "{}", text(&untracked));
 }
 
-/// The space maps are made to say that the pool's first dataset has no root: the place may be handed out a second time.
+/// The space maps are changed to have the root of the pool's first dataset free: it may be
+/// allocated again.
 #[test]
 fn a_block_that_space_maps_do_not_have_is_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -212,8 +213,8 @@ fn a_block_that_space_maps_do_not_have_is_reported() {
     assert!(!said.contains("No leaks"), "{said}");
 }
 
-/// Bytes all over the image are overwritten, some ten of them in each round. Whatever that hits, the program ends by itself and
-/// says what it can.
+/// Bytes all over the image are overwritten, some ten of them in each round. In each case the
+/// program ends by itself and prints what it can.
 #[test]
 fn a_damaged_image_gives_errors_and_no_panic() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
-//! What `zdb` says of pools that OpenZFS made, beside what OpenZFS's own `zdb` said of them.
+//! Compares the output of `zdb` for OpenZFS's pools with that of OpenZFS's own `zdb`.
 //!
-//! `golden/NAME.OPTION` is the recorded output of OpenZFS 2.3.2 for the fixture `NAME`. A fixture of the same name can have other
-//! contents on another machine: its uberblock tells whether it is the one that was recorded. One that is not must still be
-//! clean. Without fixtures there is nothing to compare.
+//! `golden/NAME.OPTION` is the recorded output of OpenZFS 2.3.2 for the fixture `NAME`. A fixture
+//! of the same name can have other contents on another machine: its uberblock tells whether it is
+//! the recorded one. One that is not must still be clean. Without fixtures the tests compare
+//! nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -28,7 +29,7 @@ const RECORDED: &[&str] = &[
     "v28",
 ];
 
-/// Fixtures of which OpenZFS says that nothing leaks and nothing is damaged, and of which all can be opened.
+/// Fixtures that OpenZFS opens, without leaks or damage.
 const CLEAN: &[&str] = &[
     "basic",
     "checkpoint",
@@ -60,7 +61,7 @@ fn fixtures() -> Option<Fixtures> {
     Fixtures::find(&checkout, &checkout.join("target/fixtures")).ok()
 }
 
-/// Tests run side by side, and must not unpack one fixture twice at a time.
+/// Tests run in parallel, and must not unpack one fixture twice at a time.
 static UNPACKING: Mutex<()> = Mutex::new(());
 
 fn unpacked(fixtures: &Fixtures, name: &str) -> Fixture {

@@ -26,8 +26,8 @@
 //!
 //! While the machine is short of memory the cache does with less than its budget ([`pressure`]).
 //!
-//! A block that is written again where it is, within its group, stays for those who were led to it
-//! before (`rewritten`).
+//! A block that is rewritten in place within its txg stays readable for readers that got its
+//! earlier pointer (`rewritten`).
 //!
 //! # Invariants
 //! - What is given out was verified by `block`, or written by us in this run; it is never changed.

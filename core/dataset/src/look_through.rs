@@ -5,9 +5,9 @@
 //! read again whenever one is made or destroyed meanwhile, and a busy pool could never be listed.
 //!
 //! # Mechanism
-//! Each dataset is seen in one state, with the names of what is below it; the tree as a whole may
-//! change in between. What is gone when its turn comes is left out. The heads of object sets, which
-//! nearly every caller looks at, are read ahead, some datasets at a time.
+//! Each dataset is seen in one state, with the names of the datasets below it; the tree as a whole
+//! may change in between. A dataset that was destroyed before its turn is left out. The objset
+//! blocks, which most callers read, are read ahead, some datasets at a time.
 
 use crate::directory::Directory;
 use crate::error::DatasetError;

@@ -1,5 +1,5 @@
-//! A snapshot that is being read is not destroyed, and no reader begins with one that is about to
-//! be destroyed.
+//! Datasets in use: a dataset that is being read is not destroyed, and no read begins of one that
+//! is about to be.
 
 mod support;
 
@@ -59,7 +59,7 @@ fn what_a_task_has_decided_on_is_not_taken_into_use() {
         drop(used);
         let task = destroy("tank/a@1");
         task.check(context.view(), context.features).unwrap();
-        // It still exists, and can be found.
+        // It still exists for new readers.
         let name = DatasetName::parse("tank/a@1").unwrap();
         assert!(context.view().dataset(&name).is_ok());
         assert!(namespace.use_dataset(one).is_none());

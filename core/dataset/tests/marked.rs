@@ -1,5 +1,5 @@
-//! Snapshots that are marked for deferred destruction, and go with the last that keeps them: but
-//! not while a reader uses them.
+//! Deferred destroy: marked snapshots go with their last hold or clone, but not while they are in
+//! use.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn with_one() -> Pool {
     pool
 }
 
-/// Runs while a reader uses this snapshot.
+/// Runs while this snapshot is in use.
 fn while_in_use<T>(pool: &mut Pool, name: &str, run: impl FnOnce(&mut Pool) -> T) -> T {
     let id = with_dataset(pool, name, |snapshot| snapshot.id());
     let namespace = pool.namespace.clone();

@@ -67,7 +67,7 @@ fn snapshots_of_names_that_differ_in_case_are_two() {
     assert!(!there_is(&pool, "tank/a@x"));
     assert_eq!(id(&pool, "tank/a@X"), large);
     pool.judge();
-    // By a caller that has the number of the head, as a folder in `.zfs/snapshot` is made.
+    // By the head's number, as mkdir(2) in `.zfs/snapshot` takes snapshots.
     let change = SnapshotChange::Take("x".to_string());
     let head = id(&pool, "tank/a");
     pool.run(ChangeSnapshot { head, change }).unwrap();

@@ -163,7 +163,7 @@ fn what_was_written_and_freed_since_is_told_of_old_ones_too() {
     }
 }
 
-/// The program that marked it could convert it.
+/// The program that marked it could destroy it.
 #[test]
 fn an_old_snapshot_that_is_marked_stays_when_nothing_keeps_it_any_more() {
     let mut pool = Pool::new();
@@ -201,8 +201,8 @@ fn an_old_snapshot_that_is_marked_stays_when_nothing_keeps_it_any_more() {
     free_all(&mut pool);
 }
 
-/// Without a list of what is to be freed, as before version 26: what Tarn would store no other
-/// program knows there.
+/// Without the list of blocks to be freed, as before version 26: other programs do not know newer
+/// structures there.
 #[test]
 fn in_a_pool_that_is_still_old_nothing_is_made() {
     let mut pool = old_chain();

@@ -782,8 +782,8 @@ fn what_is_dirty_and_what_is_promised_count_until_they_are_stored() {
     let (a, b) = (pool.head_id("tank/a"), pool.head_id("tank/b"));
     let used = pool.directory("tank").used.get();
     pool.namespace.set_adjusted_bytes(used + 32 * MIB);
-    // No thread stores groups here, so a transaction that would have to wait is refused: in pieces
-    // it would not be.
+    // No sync thread runs here, so a caller that would have to wait is refused; in pieces it would
+    // not be.
     let is_admitted = |pool: &Pool, bytes| admit(pool, b, bytes, SpaceUse::Divisible).is_ok();
     assert!(is_admitted(&pool, 24 * MIB));
     let leave = admit(&pool, a, 16 * MIB, SpaceUse::Divisible).unwrap();

@@ -233,9 +233,9 @@ impl Walk {
         self.find_snapshots();
     }
 
-    /// Receives a stream that could have been sent: an increment of any snapshot, all anew, or
-    /// something new; to the end, or not. Makes room for a stream, unless one is under way: into a
-    /// head that is there, from its beginning or from a snapshot, or into a new one.
+    /// Receives a random stream: an increment of any snapshot, a full stream, or a new dataset; to
+    /// its end, or not. Unless a receive is under way, begins one: into an existing head, from its
+    /// beginning or from a snapshot, or into a new one.
     fn begin_receive(&mut self, step: u64) {
         if self.receiving.is_some() {
             return;

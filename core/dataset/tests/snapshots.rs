@@ -467,7 +467,7 @@ fn a_hold_keeps_a_snapshot() {
     pool.judge();
 }
 
-/// It goes with its hold; and if that is never released, with the next import.
+/// It goes with its hold; or, if the hold is not released, with the next import.
 #[test]
 fn a_temporary_snapshot_leaves_nothing_behind() {
     let mut pool = Pool::new();
@@ -504,7 +504,7 @@ fn a_temporary_snapshot_leaves_nothing_behind() {
         .collect();
     let each = ["snapshot", "hold", "defer_destroy"];
     assert_eq!(told, [each, each].concat());
-    // A hold that was released otherwise does no harm.
+    // A hold that was released by other means does not matter.
     pool.run(ReleaseHolds {
         names: names(&["tank/a@two"]),
         tag: "%looking".to_string(),

@@ -62,7 +62,7 @@ pub fn make_folder(folder: &Path) -> std::io::Result<()> {
 /// What started the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartedBy {
-    /// A person or a service manager, who chose priority and limits for it.
+    /// A person or a service manager, which chose its priority and limits.
     Administrator,
     /// A command that needed it, with whatever priority and limits it happened to have itself.
     Command,
@@ -116,8 +116,8 @@ pub fn leave(started_by: StartedBy) {
     }
 }
 
-/// No signal is blocked, and none is ignored but those that would end the daemon for what others
-/// do: a terminal that is closed, a reader who is gone, a file that is larger than a limit.
+/// Blocks no signal, and ignores only signals that would end the daemon because of others: a closed
+/// terminal, a reader that is gone, a file that is larger than a limit.
 fn take_usual_signals() {
     let ignored = [libc::SIGHUP, libc::SIGPIPE, libc::SIGXFSZ];
     for signal in 1..=SIGNAL_MAX {

@@ -2,7 +2,8 @@
 //!
 //! # Problem
 //! Two threads that take two locks in opposite orders stop for ever, and no test finds it until it
-//! happens. And a run can be replayed from a seed only if the seed also decides who gets a lock.
+//! happens. And a run can be replayed from a seed only if the seed also decides which thread gets a
+//! lock.
 //!
 //! # Mechanism
 //! Every lock is made with a [`Rank`]. In debug builds each thread keeps the ranks it holds; taking

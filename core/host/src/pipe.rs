@@ -29,8 +29,8 @@ use std::sync::Arc;
 
 use crate::lock::check_wait;
 
-/// How much a pipe shall hold, so that both ends can work at the same time: what the kernel allows
-/// everybody.
+/// Size of a pipe, so that both ends can work at the same time: the kernel's limit for users
+/// without privilege.
 const PIPE_BYTES: usize = 1 << 20;
 
 /// As much can be written to a pipe that is ready without waiting (`PIPE_BUF`).

@@ -57,8 +57,8 @@ fn blocks_written_in_parts_are_cached_whoever_wrote_them() {
     assert!(growth(Caching::Callers, BLOCK / 2) >= 16);
 }
 
-/// Writes through `write_buffers` in buffers of this size, from this offset on, over what a group before has stored; and over what the
-/// same group has changed.
+/// Writes through `write_buffers` in buffers of this size, from this offset on, over what a group
+/// before has stored; and over what the same group has changed.
 fn write_buffers(
     (pool, set): (&mut Pool, &Arc<ObjectSet>),
     buffer_bytes: usize,
@@ -126,7 +126,8 @@ fn versions_that_were_overwritten_leave_the_cache() {
     assert!(sizes[19] < sizes[3] + u64::try_from(BLOCK).unwrap());
 }
 
-/// A file whose only block grows by small writes: its bytes are not copied for each of them, and nothing of the room it had to grow is kept.
+/// A file whose only block grows by small writes: its bytes are not copied for each of them, and
+/// nothing of the room it had to grow is kept.
 #[test]
 fn a_block_that_grows_by_small_writes_seldom_moves() {
     const STEP: usize = 4096;

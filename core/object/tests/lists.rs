@@ -522,7 +522,7 @@ fn a_list_of_trees_that_counts_more_than_its_object_holds_is_refused() {
     pool.finish(tx);
 }
 
-/// How many entries a list claims that stores none but the last: more than anybody can count.
+/// How many entries a list claims that stores only the last: more than can be walked.
 const SPARSE_ENTRIES: u64 = 1 << 48;
 
 /// Leaves nothing in an object but its last entry.
@@ -670,7 +670,8 @@ fn change_head(
     object.set_bonus(tx, &bonus).unwrap();
 }
 
-/// Forty lists, each of which names the next one twice: the last would be met a million million times.
+/// Forty lists, each of which names the next one twice: the last would be met a million million
+/// times.
 #[test]
 fn a_list_that_is_named_twice_is_refused() {
     const LISTS: usize = 40;

@@ -124,7 +124,8 @@ fn new_object(pool: &Pool, set: &ObjectSet, block_size: u64, shift: u8) -> Twin 
     }
 }
 
-/// Small blocks of pointers make trees high, and steps between storings leave several versions in memory.
+/// Small blocks of pointers make trees high, and steps between storings leave several versions in
+/// memory.
 #[test]
 fn an_object_holds_what_was_written_across_groups_and_reopening() {
     let mut random = Random::new(0x1234_5678_9abc_def1);

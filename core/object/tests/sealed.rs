@@ -1,4 +1,5 @@
-//! Object sets that somebody else encrypted: what is stored is what came, in the shape that was said, and nobody here changes it.
+//! Encrypted object sets as raw streams bring them: blocks are stored as they came, in the given
+//! shape, and no local change is accepted.
 
 mod support;
 
@@ -101,7 +102,8 @@ fn scope_of(pointer: &BlockPointer) -> BlockScope {
     BlockScope::of_visit(mark, pointer)
 }
 
-/// The pointer to a block, from a dnode's first pointer down. Each block of pointers on the way must be sealed by what is in it.
+/// The pointer to a block, from a dnode's first pointer down. Each block of pointers on the way
+/// must be sealed by what is in it.
 fn pointer_to(pool: &Pool, dnode: &tarn_ondisk::dnode::Dnode, block: u64) -> BlockPointer {
     let shift = dnode.pointers_per_block_shift();
     let mut level = u32::from(dnode.levels) - 1;

@@ -1,4 +1,4 @@
-//! Blocks of pointers that cannot be read: whoever changes something below them hears of it, and not the group that has to be stored.
+//! Unreadable indirect blocks: a change below them fails with an error, and the txg can be stored.
 
 mod support;
 
@@ -47,7 +47,7 @@ fn file(
     (object, pointers.copied().collect())
 }
 
-/// Nobody has anything of these in memory, and they cannot be read.
+/// Drops these blocks from memory, and damages them on disk.
 fn spoil(pool: &Pool, pointers: &[BlockPointer]) {
     pool.env.cache.forget_all();
     pointers.iter().for_each(|pointer| pool.flip(pointer));
@@ -85,7 +85,8 @@ fn who_changes_what_cannot_be_found_hears_of_it_and_the_group_is_stored() {
     }
 }
 
-/// All below it is given up, readable or not, unless a part of it is wanted again before that is stored.
+/// All blocks below it are freed, readable or not, unless a part is written again before that is
+/// stored.
 #[test]
 fn what_is_freed_in_whole_need_not_be_found() {
     let mut pool = Pool::new();
@@ -132,7 +133,7 @@ fn a_range_of_whole_blocks_of_pointers_is_freed_unread() {
     read(0).unwrap_err();
 }
 
-/// The search for contents from the end on does not end where nobody can know.
+/// The search for contents from the end on does not end at an unreadable block.
 #[test]
 fn what_is_below_an_unreadable_block_of_pointers_counts_as_contents() {
     let mut pool = Pool::new();

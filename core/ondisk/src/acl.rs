@@ -1,8 +1,8 @@
 //! Access control lists, as NFSv4 has them.
 //!
 //! # Mechanism
-//! A list is a row of entries; each allows or denies rights to a user, a group or everyone. Two
-//! forms are stored:
+//! A list is a row of entries; each allows or denies something to a principal. Two forms are
+//! stored:
 //!
 //! - version 0 (ZPL before 3): entries of 12 bytes, for uids and gids;
 //! - version 1: entries of 8 bytes that allow or deny something to owner, group or everyone, of 48
@@ -156,7 +156,7 @@ pub struct AclObjectTypes {
 pub struct AclEntry {
     /// What it does: 0 allows, 1 denies, 2 audits, 3 alarms; more for Windows.
     pub kind: u16,
-    /// [`flag`]s, except those that the principal implies.
+    /// [`flag`]s, except those that name a special principal (`OWNER@` and others).
     pub flags: u16,
     /// What it is about: [`permission`]s.
     pub mask: u32,

@@ -1,8 +1,8 @@
-//! Volumes (zvols): datasets that are served as block devices.
+//! Volumes: datasets with one object of data, which clients use as a block device.
 //!
-//! # What is built
-//! The intent log that an earlier use of a volume left behind is replayed ([`Volume`] answers the
-//! door [`Replay`](tarn_zil::Replay)). Serving volumes is planned.
+//! # What stands
+//! At import the intent log of a volume is replayed: [`Volume`] answers the door
+//! [`Replay`](tarn_zil::Replay). Serving volumes is planned.
 //!
 //! # Knows nothing about
 //! Pools, protocols.

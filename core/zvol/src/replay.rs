@@ -1,15 +1,15 @@
 //! Replay of the intent log of a volume: implements the door [`Replay`].
 //!
 //! # Mechanism
-//! A volume has one object with data, and two kinds of records: bytes were written, and a range was
-//! freed (discarded). Ranges are cut off at the end of the volume, which may have shrunk since.
+//! A volume has one object with data, and two kinds of records: a write, and a freed (discarded)
+//! range. A range beyond the end of the volume, which may have shrunk since, is cut off there.
 //!
-//! A record may be of any version of OpenZFS, and may be damaged: an invalid one is refused, and
-//! has changed nothing then.
+//! A record may have been written by any OpenZFS, and the disk may lie: an impossible record is
+//! refused, and nothing has changed then.
 //!
 //! # Invariants
-//! - A record is applied in several transactions only if all but the last leave a state from which
-//!   it can be applied again.
+//! - A record is applied in several transactions only if it can be applied again after each of them
+//!   but the last.
 //! - The last transaction notes the record's sequence.
 
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! How many connections users may have open at a time.
 //!
 //! # Problem
-//! Everybody may connect, and each connection takes a descriptor of the daemon and, while its call
-//! runs, a thread. A user with enough of them would keep commands of root waiting, and mounts
-//! from being made.
+//! All users may connect, and each connection takes a descriptor of the daemon and, while its call
+//! runs, a thread. A user with enough of them would keep commands of root waiting, and mounts from
+//! being made.
 //!
 //! # Mechanism
 //! Connections are counted for each user and for all users together. Root and the user that runs

@@ -14,7 +14,7 @@
 //! its line.
 //!
 //! # Invariants
-//! - A ticket is redeemed once, and only by the user who brought it.
+//! - A ticket is redeemed once, and only by the user that brought it.
 //! - Connections are bounded ([`admission`](crate::admission)); one that does not bring what it
 //!   must is closed, with all that it brought.
 

@@ -8,7 +8,7 @@
 //!
 //! Bytes of streams do not go through it: a command hands its own descriptor over ([`handover`]).
 //!
-//! Everybody may connect, so connections are counted ([`admission`]) and none is waited for without
+//! All users may connect, so connections are counted ([`admission`]) and none is waited for without
 //! end.
 //!
 //! The caller's user is read from the socket's peer credentials: what a message says of its sender

@@ -1,4 +1,4 @@
-//! A registered source: who owns it, what of it is under way, and how often requests come.
+//! A registered source: its owning thread, its requests under way, and their rate.
 
 use crate::pool_bounds::PoolBound;
 use crate::source::{AnyDelayedReply, AnySource, Next};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often is looked whether a removed source has gone. A guess: longer than a thread lingers,
-/// and not felt by users who unmount.
+/// Interval at which it checks whether a removed source has gone. A guess: longer than a thread
+/// lingers, and too short to be noticed in an unmount.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 
 /// A source was removed and requests of it are still being served.

@@ -133,8 +133,9 @@ struct Case<'a> {
     stored: usize,
 }
 
-/// Which calls change what is in a file's hidden directory: extended attributes, all of them or
-/// those that are large. They have names, and so the file's own records until then are shared.
+/// The calls that change a file's hidden directory: extended attributes, all of them or those that
+/// are large. They have names, so the earlier changes of the file take part in the order of all
+/// changes.
 fn hidden(actor: &Actor) -> BTreeMap<Inode, Vec<usize>> {
     let is_hidden = |length: usize| actor.hides_xattrs || length > LISTED_BYTES_MAX;
     let mut lengths: BTreeMap<(Inode, &[u8]), usize> = BTreeMap::new();
@@ -248,8 +249,8 @@ impl<'a> Case<'a> {
         counts.max().unwrap_or(0)
     }
 
-    /// Before which call the records of a file's own changes became shared, by a change of its name
-    /// among the first ones.
+    /// The call before which a file's own changes joined the order of all changes, by a change of
+    /// its name among the first ones.
     fn shared_before(&self, inode: Inode, names: usize) -> Option<usize> {
         let mut renames = self.naming[..names].iter().rev();
         renames

@@ -558,8 +558,8 @@ impl Worker {
         .map(drop)
     }
 
-    /// Opens a file that is about to lose its name, and goes on using it: none of that has to be
-    /// found after a crash.
+    /// Opens a file that is about to lose its name, and goes on using it: none of that is promised
+    /// to be durable.
     fn keep_open(&mut self, path: &str) -> Step {
         let opened = self
             .find(path)

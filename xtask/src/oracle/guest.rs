@@ -1,4 +1,4 @@
-//! What the oracles with a guest machine share: scripts that run beside OpenZFS's kernel module, and
+//! Shared by the oracles with a guest machine: scripts that run beside OpenZFS's kernel module, and
 //! records that its `zdb` must find in intent logs.
 
 use std::fs;

@@ -107,7 +107,7 @@ impl FillFilesystem for Filler {
     }
 }
 
-/// Objects without owners.
+/// An ownership without owners.
 pub struct NoOwners;
 
 impl Ownership for NoOwners {
@@ -349,7 +349,7 @@ impl Pool {
         let mut felt = 0;
         let mut children = 0;
         let mut below = directory.children().unwrap();
-        // A partial receive is not shown, and charged like the others.
+        // Partly received datasets are hidden from users, and charged like the others.
         below.extend(view.directory(&receive_name(name)).ok());
         for child in below {
             let child_stored = child.stored().unwrap();

@@ -63,8 +63,8 @@ pub enum Fault {
     },
     /// Flushes are reported as done and are not.
     IgnoreFlushes,
-    /// The power of the whole machine is cut when the `nth` flush from now on is done, before
-    /// anybody hears of it.
+    /// The power of the whole machine is cut when the `nth` flush from now on is done, before its
+    /// caller gets the result.
     CutAfterFlush {
         /// How many are done before.
         nth: u64,
@@ -144,7 +144,7 @@ impl SimDisk {
         bytes
     }
 
-    /// Changes bytes behind everybody's back.
+    /// Changes bytes without a write, as decay does.
     pub fn poke(&self, offset: u64, bytes: &[u8]) {
         let mut state = self.state();
         state.current.write(offset, bytes);

@@ -195,7 +195,8 @@ fn leaf_of(name: &[u8]) -> u64 {
     hash(name).prefix(table_bits_max(ZapFlags::default()))
 }
 
-/// Names of 49 bytes that are in one leaf whatever is split. The hash is linear: which bits of a name change together without changing it is found by elimination.
+/// Names of 49 bytes that are in one leaf whatever is split. The hash is linear: which bits of a
+/// name change together without changing it is found by elimination.
 fn names_alike(count: usize) -> Vec<Vec<u8>> {
     let first = vec![b'`'; 49];
     let differing = |flips: &[(usize, u8)]| {
@@ -296,7 +297,8 @@ fn a_micro_zap_that_no_fat_one_can_hold_stays_as_it_is() {
     }
 }
 
-/// Whatever block cannot be had while a name is added, replaced or removed: all other names are there, and it itself is as before or as wanted.
+/// Whatever block cannot be had while a name is added, replaced or removed: all other names are
+/// there, and it itself is as before or as wanted.
 #[test]
 fn a_block_that_cannot_be_read_costs_no_names() {
     for good_count in 0..10 {
@@ -383,7 +385,8 @@ fn a_hundred_thousand_names_are_all_found() {
     assert_eq!(walk(&zap, 1000).len(), 100_000);
 }
 
-/// A leaf that says it begins elsewhere, or is for fewer hashes than lead to it, would be listed again and again.
+/// A leaf that says it begins elsewhere, or is for fewer hashes than lead to it, would be listed
+/// again and again.
 #[test]
 fn a_leaf_that_lies_about_its_prefix_is_refused() {
     for length in [16u16, 60, 63] {
@@ -410,7 +413,8 @@ fn a_leaf_that_lies_about_its_prefix_is_refused() {
     }
 }
 
-/// The place behind an entry with the largest of all differentiators is the entry itself: it would be listed for ever.
+/// The place behind an entry with the largest of all differentiators is the entry itself: it would
+/// be listed for ever.
 #[test]
 fn a_differentiator_that_cannot_be_is_refused() {
     const DIFFERENTIATOR: [usize; 2] = [64 + 8, 12];
@@ -424,7 +428,8 @@ fn a_differentiator_that_cannot_be_is_refused() {
             zap.blocks().state().forget();
             for (number, block) in memory.blocks.borrow_mut().iter_mut() {
                 let is_leaf = *number > 0;
-                // A leaf's first chunk is behind its header and the heads of chains, two bytes for each 32.
+                // A leaf's first chunk is behind its header and the heads of chains, two bytes for
+                // each 32.
                 let entry = if is_leaf { 48 + block.len() / 16 } else { 0 };
                 if is_leaf == is_large {
                     block[entry + DIFFERENTIATOR[usize::from(is_leaf)]..][..4]
@@ -437,7 +442,8 @@ fn a_differentiator_that_cannot_be_is_refused() {
     }
 }
 
-/// A full leaf, in a ZAP whose names' first words are their hashes, and a name for which it would split.
+/// A full leaf, in a ZAP whose names' first words are their hashes, and a name for which it would
+/// split.
 ///
 /// The hashes have their first `alike` bits in common.
 fn at_a_split(memory: &Memory, flags: ZapFlags, alike: u32) -> (Zap<&Memory>, [u64; 1]) {
@@ -564,8 +570,8 @@ fn entry(name: &str, value: u64) -> Option<(String, u64)> {
     Some((name.to_string(), value))
 }
 
-/// In a ZAP that normalises, a name finds the entry that is equal to it, and is found there in the form in
-/// which it was given.
+/// In a ZAP that normalises, a name finds the entry that is equal to it, and is found there in the
+/// form in which it was given.
 #[test]
 fn a_name_finds_one_that_is_equal_after_normalising() {
     let memory = Memory::new(512);
@@ -584,7 +590,8 @@ fn a_name_finds_one_that_is_equal_after_normalising() {
     ));
 }
 
-/// OpenZFS adds, changes and removes nothing but the very name: `fs@x` and `fs@X` are two snapshots of most datasets.
+/// OpenZFS adds, changes and removes nothing but the very name: `fs@x` and `fs@X` are two snapshots
+/// of most datasets.
 #[test]
 fn names_that_are_only_equal_are_added_changed_and_removed_each_for_itself() {
     for is_large in [false, true] {
@@ -617,7 +624,8 @@ fn names_that_are_only_equal_are_added_changed_and_removed_each_for_itself() {
     }
 }
 
-/// Both names of one hash, put into the block as OpenZFS does: with the first differentiators that are free.
+/// Both names of one hash, put into the block as OpenZFS does: with the first differentiators that
+/// are free.
 #[test]
 fn names_of_openzfs_that_are_only_equal_are_told_apart() {
     use tarn_ondisk::zap::{fat::FatHeader, leaf::LeafEdit, micro::Micro};
@@ -660,12 +668,14 @@ fn names_of_openzfs_that_are_only_equal_are_told_apart() {
     }
 }
 
-/// Where case matters though it is not hashed, a name that is written otherwise is found in its own case only.
+/// Where case matters though it is not hashed, a name that is written otherwise is found in its own
+/// case only.
 #[test]
 fn names_that_are_hashed_alike_can_still_be_told_apart() {
     for is_large in [false, true] {
         let memory = memory_for(is_large);
-        // Of two forms, one that is hashed and one that is compared, the second keeps the case. A minus stands for nothing.
+        // Of two forms, one that is hashed and one that is compared, the second keeps the case. A
+        // minus stands for nothing.
         let without_minus = |name: &[u8]| -> Vec<u8> {
             let rest = name.iter().filter(|&&byte| byte != b'-');
             rest.copied().collect()
@@ -738,8 +748,9 @@ fn name_of(number: u16) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Random operations leave the same names and values as on a map, and walks in steps of any size see
-    /// each name once. Texts among the values make the ZAP fat early in some runs and late in others.
+    /// Random operations leave the same names and values as on a map, and walks in steps of any
+    /// size see each name once. Texts among the values make the ZAP fat early in some runs and late
+    /// in others.
     #[test]
     fn a_zap_behaves_as_a_map(
         steps in prop::collection::vec(step(), 1..900),

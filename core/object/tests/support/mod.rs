@@ -1,5 +1,5 @@
-//! A pool of one object set, on files, for the tests of objects: what `dataset` and `pool` do around a group, in a
-//! few lines.
+//! A pool of one object set, on files, for the tests of objects: a short form of what `dataset` and
+//! `pool` do around a txg.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;

@@ -30,8 +30,8 @@ const SIZES: [usize; 26] = [
 
 /// Fills the empty directory `root`. The same seed gives the same files.
 ///
-/// Device nodes, foreign owners and `trusted` attributes are left out for users other than root,
-/// which may not make them.
+/// Device nodes, foreign owners and `trusted` attributes, which only root can make, are left out
+/// for other users.
 ///
 /// # Errors
 /// The first call that the file system refuses. A file system without extended attributes, or
