@@ -1,13 +1,13 @@
-//! Destroyed datasets that are freed little by little: an object of the MOS that lists the roots of
-//! their trees.
+//! Destroyed datasets that are freed in the background (bptree): an object of the MOS that lists
+//! the roots of their trees.
 //!
 //! # Mechanism
-//! Entries are appended at the end and worked on from the start. Freeing an entry is a walk through
-//! its tree ([`traverse`](crate::traverse)) that gives each block to the caller after what is below
-//! it. When the caller has had enough for this group, the walk's mark is stored with the entry, and
-//! the next group goes on there.
+//! Entries are appended at the end and freed from the start. Freeing an entry is a walk through its
+//! tree ([`traverse`](crate::traverse)) that passes each block to the caller after the blocks below
+//! it. When the caller stops for this group, the walk's mark is stored with the entry, and the next
+//! group resumes there.
 //!
-//! What is below a block that cannot be read is waited for or given up, as the caller says
+//! Blocks below an unreadable block are waited for or leaked, as the caller chooses
 //! ([`Unreadable`]).
 //!
 //! # Invariants

@@ -3,19 +3,18 @@
 //! # Mechanism
 //! A change belongs to the group of its [`Tx`]. The first change of a group makes a [`Pending`] for
 //! it and puts the object on the group's list. A block written for the first time in a group gets a
-//! buffer of its own: all of its old contents if only a part is written (what a prepared change
-//! [holds](crate::prepare), or else read from the stored tree, if no older group has them), nothing
-//! if it is written whole. From then on writes of the group go into that buffer, unless a reader
-//! still has it; then into a copy.
+//! buffer of its own: with its old contents if only a part is written (those that a prepared change
+//! [holds](crate::prepare), or else read from the stored tree, if no older group has them), without
+//! if it is written whole. Later writes of the group go into that buffer, unless a reader still has
+//! it; then into a copy.
 //!
 //! Before a block is written whole, the pointer to it is looked up, though its contents are not
-//! needed, and a new one has none: storing the txg will need the block of pointers, and if that
-//! cannot be read, the write must fail, not the sync. So are the ends of a range before it is
-//! freed. What lies wholly in the range need not be readable.
+//! needed, and a new one has none: storing the txg will need the indirect block, and if that cannot
+//! be read, the write must fail, not the sync. The same holds for the ends of a range before it is
+//! freed. Blocks wholly in the range need not be readable.
 //!
 //! # Invariants
-//! - The lock is not held while a block is read; what was decided under it is decided again
-//!   afterwards.
+//! - The lock is not held while a block is read; decisions under it are made again afterwards.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

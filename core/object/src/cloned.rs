@@ -1,23 +1,22 @@
-//! Clones: blocks of an object that are blocks of another as well.
+//! Block cloning: blocks of an object that another object shares.
 //!
 //! # Mechanism
 //! A copy of a range looks up the pointers to its blocks ([`Object::clonable`]), and gives them to
-//! another object ([`Object::clone_blocks`]), or to another place of the same one. Nothing is read
-//! or written: the block gets one more reference ([`BlockIo::share`](tarn_block::BlockIo::share)),
-//! and when the group is stored the tree gets the pointer. In it the block was born in this group,
-//! and physically when it was written; so snapshots, deadlists and increments treat it as any
-//! other.
+//! another object ([`Object::clone_blocks`]), or to another offset of the same one. No block is
+//! read or written: it gets one more reference ([`BlockIo::share`](tarn_block::BlockIo::share)),
+//! and when the group is stored the tree gets the pointer. Its logical birth is this group, its
+//! physical birth the original's; so snapshots, deadlists and increments treat it as any other
+//! block.
 //!
-//! A clone that is written, freed or cloned over before its group is stored gives its reference up
-//! with the group, as the place of an [indirect log write](crate::indirect_writes) that was
-//! superseded is.
+//! A clone that is overwritten, freed or cloned over before its group is stored releases its
+//! reference with the group, as the place of a superseded [indirect log
+//! write](crate::indirect_writes) is freed.
 //!
 //! # Invariants
-//! - Every reference that was added becomes part of the tree with its group, or is given up with
-//!   it.
-//! - A cloned block was stored with an earlier txg, and has not changed since: what a record of the
-//!   intent log leads to is there after a crash. References of a txg count before anything is freed
-//!   in it, so the block is not freed in between.
+//! - Every added reference becomes part of the tree with its group, or is released with it.
+//! - A cloned block was stored with an earlier txg, and has not changed since: a record of the
+//!   intent log can lead to it after a crash. References of a txg count before any of its frees, so
+//!   the block is not freed in between.
 
 use std::ops::Range;
 

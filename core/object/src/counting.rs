@@ -1,18 +1,18 @@
-//! Counting for owners begins in a file system that is there already: its pool got the features
-//! `userobj_accounting` and `project_quota` later.
+//! Counting for owners in an existing file system, whose pool got the features `userobj_accounting`
+//! and `project_quota` later.
 //!
 //! # Mechanism
-//! *Projects*: until now no file counted for any, so all that is counted for users is what project
-//! 0 has, the project of all files without another. The sums of the users become its counts, and
-//! from then on what changes is counted for projects, too. All of that is in one group.
+//! *Projects*: so far no file has a project, so everything that is counted for users belongs to
+//! project 0, that of all files without another. The sums of the users become its counts, and from
+//! then on changes are counted for projects, too. All of that is in one group.
 //!
-//! *Objects*: each dnode says whether it was counted as an object (`owner`). So those that were not
-//! are stored again, one after the other and as they are, while others are changed; each counts
-//! from then on.
+//! *Objects*: each dnode has a flag for being counted as an object (`owner`). So uncounted ones are
+//! stored again, one after the other and unchanged, while others are changed; each counts from then
+//! on.
 //!
 //! # After a crash
-//! Projects are counted or not. What of the objects was counted stays so, and the head does not say
-//! yet that all were: it goes on with those that were not.
+//! A crash leaves projects counted or not. Objects that were counted stay counted, and the objset
+//! block does not say yet that all are: counting goes on with the others.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
-//! What has changed in an object and is not stored yet, group by group.
+//! The changes of an object that are not stored yet, group by group.
 //!
 //! # Mechanism
 //! An object has a [`Pending`] per transaction group that changed it: the blocks written, the
 //! ranges freed, and the dnode's fields as the group leaves them (its [`Shape`]). At most three
 //! groups are in flight, so there are at most three.
 //!
-//! In one group a block is written, freed or untouched: writing takes it out of what is freed,
-//! freeing drops what was written. So to read a block one asks the groups from the newest to the
-//! oldest, and the first that knows the block decides; if none does, the stored tree has it.
+//! In one group a block is written, freed or untouched: writing takes it out of the freed ranges,
+//! freeing drops the written contents. So a read asks the groups from the newest to the oldest, and
+//! the first that has the block decides; if none does, the stored tree has it.
 //!
 //! Groups share the bytes of a block until a later group changes them (copy on write through
 //! `Arc`).

@@ -1,25 +1,26 @@
-//! Object sets of encrypted datasets, whose keys are not loaded: raw streams are received, kept and
-//! sent on without them.
+//! Object sets of encrypted datasets without their keys: raw streams are received, kept and sent
+//! on.
 //!
 //! # Problem
-//! A raw stream has contents as the sender stored them, and what the owner of the key will check
-//! one day: codes of every block, of every block of dnodes, and of the object set. They verify only
-//! if every tree has the shape it had at the sender, and every dnode says the same.
+//! A raw stream has contents as the sender stored them, and the MACs that the owner of the key will
+//! verify: of every block, of every block of dnodes, and of the object set. They verify only if
+//! every tree has the shape it had at the sender, and every dnode has the same fields.
 //!
 //! # Mechanism
-//! - Contents come with how they are sealed, and are stored as they are ([`Object::write_sealed`]).
-//! - An object is told its levels, its highest block, and all the room for its bonus as it is
-//!   ([`Object::set_form`]). It keeps to that.
-//! - A block of dnodes is sealed as a whole. It is told how when its first object comes
-//!   ([`ObjectSet::seal_dnodes`]); whenever it is stored again, it is sealed as it was. Between
-//!   these, what is stored may not agree with its code; the object set is not opened before the
-//!   stream has ended.
-//! - Blocks of pointers are sealed by what is in them.
-//! - The head gets its code at the end ([`ObjectSet::seal`]).
+//! - Contents come with their sealing, and are stored unchanged ([`Object::write_sealed`]).
+//! - An object gets its levels, its highest block, and its whole bonus area ([`Object::set_form`]),
+//!   and keeps them.
+//! - A block of dnodes is sealed as a whole. Its sealing is set when its first object comes
+//!   ([`ObjectSet::seal_dnodes`]), and kept whenever the block is stored again. In between, the
+//!   stored block may not agree with its MAC; the object set is not opened before the stream has
+//!   ended.
+//! - Indirect blocks are sealed by a MAC over their pointers.
+//! - The objset block gets its MACs at the end ([`ObjectSet::seal`]).
 //!
 //! # Invariants
-//! - In an encrypted object set everything is written as it came: changes of contents are refused.
-//! - What is not in memory of a dnode block's sealing is in the pointer to it.
+//! - In an encrypted object set everything is written as received: local changes of contents are
+//!   refused.
+//! - The sealing of a dnode block is in memory or in the pointer to it.
 
 use crate::dirty::{Form, Old, SpillContents};
 use crate::error::ObjectError;

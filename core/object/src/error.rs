@@ -1,4 +1,4 @@
-//! What can go wrong with objects.
+//! Errors of objects.
 
 use tarn_block::{BlockFreeError, ReadError, WriteError};
 use tarn_ondisk::declare::Corrupt;
@@ -45,14 +45,14 @@ pub enum ObjectError {
         /// What the block layer says.
         why: Box<ReadError>,
     },
-    /// What was read verified, and makes no sense.
+    /// A block verified, and its contents are malformed.
     #[error("object {} of object set {set} is damaged: {what}", Number(*.object))]
     Corrupt {
         /// The object set.
         set: ObjectId,
         /// The object; 0 for the dnodes themselves.
         object: ObjectId,
-        /// What makes no sense.
+        /// The fault.
         what: Corrupt,
     },
     /// The block size can be changed only while there is no second block.
@@ -132,8 +132,8 @@ pub enum AssignError {
     Stopped,
 }
 
-/// Why a transaction group could not be stored. Nothing of it counts: the uberblock was not
-/// written, and the pool must be suspended.
+/// Why a transaction group could not be stored. The uberblock was not written, so none of it
+/// counts, and the pool must be suspended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {
@@ -143,7 +143,7 @@ pub enum SyncError {
     /// A block that must be read to store others cannot be.
     #[error("{0}")]
     Object(#[from] ObjectError),
-    /// A place that is ours cannot be freed.
+    /// An allocated block cannot be freed.
     #[error("{0}")]
     Free(#[from] BlockFreeError),
 }

@@ -1,4 +1,4 @@
-//! The head of an object set, and the objects that are in it: the meta dnode and the accounting
+//! The objset block of an object set, and the objects in it: the meta dnode and the accounting
 //! objects.
 
 use tarn_block::BlockScope;

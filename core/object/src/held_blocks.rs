@@ -1,4 +1,4 @@
-//! Blocks that changes to come have read, before their transactions: [`HeldBlocks`]. How they are
+//! [`HeldBlocks`]: blocks that prepared changes have read before their transactions. How they are
 //! read: [`prepare`](crate::prepare).
 //!
 //! # Invariants

@@ -1,25 +1,25 @@
-//! What groups that are not stored yet will take at worst, set by set.
+//! Worst-case space of txgs that are not stored yet, per object set.
 //!
 //! # Problem
-//! Room is short long before it is used: what is dirty takes its places when its group is stored,
-//! seconds later. Whether there is room depends on what is promised already, and how much a byte
-//! takes differs by hundreds: a record of 512 bytes in three copies takes 12 KiB on sectors of 4
-//! KiB, and its pointers as much again.
+//! Space must be refused long before it is used: dirty data is allocated when its group is stored,
+//! seconds later. Whether there is room depends on the space of all dirty data, and the space of a
+//! byte varies by a factor of hundreds: a record of 512 bytes in three copies takes 12 KiB on
+//! sectors of 4 KiB, and its pointers as much again.
 //!
 //! # Mechanism
-//! Whatever a transaction makes dirty is counted in its group, once, by what it takes at worst
-//! ([`BlockIo::worst_size`](tarn_block::BlockIo::worst_size)): a block of contents, the blocks of
-//! pointers above it, the block of dnodes that has the object, a spill block, and once for each set
-//! its head and what is noted of it in the MOS. A block of pointers compresses to the pointers it
-//! has, so it counts as long as the object is. What a group frees before it is stored is taken
-//! back, but for the blocks of pointers.
+//! Everything that a transaction makes dirty is counted in its group, once, by its worst case
+//! ([`BlockIo::worst_size`](tarn_block::BlockIo::worst_size)): a data block, the indirect blocks
+//! above it, the block of dnodes with the object, a spill block, and once for each set its objset
+//! block and its entries in the MOS. An indirect block compresses to its pointers, so it counts as
+//! long as the object is. Frees before the group is stored are subtracted, but for the indirect
+//! blocks.
 //!
 //! A group counts until it is stored, not until its blocks are written: by then the datasets are
 //! charged. In between both count.
 //!
 //! # Invariants
-//! - At most four groups are not stored: one is open, one closing, one waits to be stored, one is
-//!   being stored. So four counters suffice.
+//! - At most four groups are not stored: one is open, one quiescing, one waits to be stored, one is
+//!   syncing. So four counters suffice.
 
 use crate::ranks;
 use tarn_host::lock::Mutex;

@@ -2,11 +2,11 @@
 //!
 //! # Mechanism
 //! A log record can lead to a block of the object itself instead of carrying its bytes. The newest
-//! contents of the block, if the open group has changed it, are given their place
-//! ([`Object::place_for_log`]), written by the log, and noted in the group's changes. When the
-//! group is stored and the block still has these very contents, it is not written again: the tree
-//! gets the pointer. If it was changed, cut off or freed since, it is stored as usual, and the
-//! place is freed with the txg.
+//! contents of the block, if the open group has changed it, get their place
+//! ([`Object::place_for_log`]), are written by the log, and noted in the group's changes. When the
+//! group is stored and the block still has these contents, it is not written again: the tree gets
+//! the pointer. If it was changed, truncated or freed since, it is stored as usual, and the place
+//! is freed with the txg.
 //!
 //! # Invariants
 //! - Each place taken here becomes part of the tree with its txg, or is freed with it.

@@ -1,4 +1,4 @@
-//! The blocks of an object that were read last, without a lock: [`LastRead`]. What it is for:
+//! [`LastRead`]: the last read blocks of an object, without a lock. For
 //! [`prefetch`](crate::prefetch).
 
 use std::ops::Range;
@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tarn_ondisk::declare::narrow;
 
-/// How many regions are told apart.
+/// Number of regions that are told apart.
 const SLOTS: usize = 8;
-/// How many blocks are a region, as a power of two. A guess: readers of one file are further apart,
-/// if there are several.
+/// Blocks of a region, as a power of two. A guess: several readers of one file are further apart.
 const REGION_SHIFT: u32 = 8;
 
 /// The blocks read last, plus one.

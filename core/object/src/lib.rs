@@ -1,18 +1,17 @@
 //! Objects: numbered things made of blocks, changed in transactions, stored in groups.
 //!
 //! # Problem
-//! Everything above wants to say "write these bytes there" and mean it; everything below knows
-//! blocks that are never overwritten, each found by a pointer in another block. In between, changes
-//! must be gathered, made visible at once, stored together, and either all be there after a crash
-//! or not at all.
+//! The layers above write bytes at an offset; the layers below have blocks that are never
+//! overwritten, each found by a pointer in another block. In between, changes must be gathered,
+//! visible at once, stored together, and after a crash be all there or not at all.
 //!
 //! # Mechanism
 //! An *object* ([`object`]) is a tree of blocks with a dnode at its root; an *object set*
 //! ([`objset`]) is a numbered collection of them, whose dnodes are the blocks of one more object.
-//! Changes are made under a [`Tx`] ([`tx`]), pile up in memory by transaction group ([`dirty`],
-//! [`buffer`]), and are stored level by level when the group is ([`sync`], [`sync_tree`]). [`txg`]
-//! says which group is open and holds up writers that are too fast; [`in_flight`] counts what is
-//! not stored yet. [`walk`] finds blocks by index, [`traverse`] visits all blocks of an object set.
+//! Changes are made under a [`Tx`] ([`tx`]), gathered in memory by transaction group ([`dirty`],
+//! [`buffer`]), and stored level by level with their group ([`sync`], [`sync_tree`]). [`txg`] has
+//! the open group and delays writers that are too fast; [`in_flight`] counts the space of unstored
+//! changes. [`walk`] finds blocks by index, [`traverse`] visits all blocks of an object set.
 //! [`prepare`] reads before a transaction what a change needs. [`numbers`] allocates object
 //! numbers; the door in [`owner_door`] tells the owner of an object.
 //!
@@ -20,12 +19,12 @@
 //! lists of block pointers ([`pointer_list`], [`block_tree`]).
 //!
 //! # Invariants
-//! Those of the files above, and: what a reader sees is what the last writer before it wrote,
-//! whether that is in memory, on its way to the disk, or there.
+//! Those of the files above, and: a reader sees the last write before it, whether that is in
+//! memory, on its way to the disk, or there.
 //!
 //! # Knows nothing about
-//! Datasets, snapshots, files. Whether a block that an object gives up can be freed is decided
-//! through [`BlockLedger`].
+//! Datasets, snapshots, files. Whether a killed block can be freed is decided through
+//! [`BlockLedger`].
 
 mod block_ledger;
 mod block_tree;

@@ -1,5 +1,5 @@
-//! Which object numbers are free, as far as memory knows: [`Numbers`] and [`Taken`]. How they are
-//! given out: [`numbers`](crate::numbers).
+//! [`Numbers`] and [`Taken`]: free object numbers as far as memory knows. Their allocation:
+//! [`numbers`](crate::numbers).
 
 use std::collections::BTreeMap;
 

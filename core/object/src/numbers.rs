@@ -1,18 +1,18 @@
-//! Object numbers: which are free, and giving them out.
+//! Allocation of object numbers.
 //!
 //! # Mechanism
-//! A number is a slot of the meta dnode, so free numbers are found by looking into its blocks. A
-//! cursor goes through them from the start, and takes what is free. Each time it has gone through
-//! what one block of pointers covers (32,768 numbers), it moves to the next such region that is at
-//! most a quarter full; so regions that are nearly full are not searched again and again. After
-//! many objects were freed it starts anew from the beginning.
+//! A number is a slot of the meta dnode, so free numbers are found in its blocks. A cursor goes
+//! through them from the start, and takes free ones. After each range that one indirect block
+//! covers (32,768 numbers), it moves to the next range that is at most a quarter full; so ranges
+//! that are nearly full are not searched again and again. After many frees it starts anew from the
+//! beginning.
 //!
-//! What is allocated or freed in memory only is in [`Taken`](crate::number_tables::Taken): numbers
-//! allocated and not stored yet look free in the blocks, and numbers freed and not stored yet look
-//! used, and must not be given out before they are stored.
+//! Numbers that are allocated or freed only in memory are in
+//! [`Taken`](crate::number_tables::Taken): unstored allocations look free in the blocks, and
+//! unstored frees look used, and must not be reused before they are stored.
 //!
 //! # Invariants
-//! - A number is given out only if none of its slots is part of another object, in memory or in the
+//! - A number is allocated only if none of its slots is part of another object, in memory or in the
 //!   blocks.
 
 use std::sync::Arc;
@@ -29,9 +29,9 @@ use crate::object::Object;
 use crate::objset::{NewObject, ObjectSet};
 use crate::tx::Tx;
 
-/// A region that holds more than this part of its objects is passed over.
+/// A range that holds more than this part of its objects is skipped.
 const SPARSE_DIVISOR: u64 = 4;
-/// After so many freed objects numbers are given out from the start again.
+/// After this many frees, allocation starts again from the beginning.
 #[doc(alias = "dmu_rescan_dnode_threshold")]
 const RESCAN_FREED: u64 = 131_072;
 
@@ -39,7 +39,7 @@ impl ObjectSet {
     /// Makes a new object, with a number that was free.
     ///
     /// # Errors
-    /// What could not be read on the search for a free number.
+    /// A read error of the search for a free number.
     pub fn allocate(
         &self,
         tx: &Tx,
@@ -88,8 +88,8 @@ impl ObjectSet {
         Ok(self.begin(tx, id.get(), new))
     }
 
-    /// Frees an object with all its blocks. Its number can be given out again once that is stored.
-    /// What has very many blocks is better freed in parts before, with [`Object::free_range`].
+    /// Frees an object with all its blocks. Its number can be reused once that is stored. An object
+    /// with very many blocks is better freed in parts before, with [`Object::free_range`].
     ///
     /// # Errors
     /// There is no such object, or its block could not be read.
@@ -108,7 +108,7 @@ impl ObjectSet {
         Ok(())
     }
 
-    /// The slots of these objects are in the blocks as they should be.
+    /// Updates the tables after the dnodes of these objects were written into the blocks.
     pub(crate) fn numbers_stored(&self, stored: &[(ObjectId, bool)], txg: Txg) {
         let mut taken = self.taken.lock();
         for (id, _) in stored {
@@ -140,7 +140,7 @@ impl ObjectSet {
         object
     }
 
-    /// Moves the cursor behind the next free run of `slots`, and gives back its start.
+    /// Moves the cursor after the next free run of `slots`, and returns its start.
     fn find_free(
         &self,
         numbers: &mut Numbers,
@@ -161,7 +161,7 @@ impl ObjectSet {
             {
                 match self.used_slots(block, operation) {
                     Ok(used) => numbers.current = Some((block, used)),
-                    // A block of dnodes that cannot be read has no numbers to give.
+                    // Numbers of an unreadable block of dnodes are not allocated.
                     Err(ObjectError::Read { .. } | ObjectError::Corrupt { .. }) => {
                         numbers.cursor = (block + 1) * per_block;
                         continue;
@@ -219,8 +219,8 @@ impl ObjectSet {
     fn used_slots(&self, block: u64, operation: &Operation) -> Result<Vec<bool>, ObjectError> {
         let per_block = self.dnodes_per_block();
         let mut used = vec![false; narrow(per_block)];
-        // First what is in memory: a number goes from there into the block when it is stored, and
-        // looking the other way round may see it in neither.
+        // Memory first: storing moves a number from there into the block, so the other order could
+        // miss it in both.
         self.taken.lock().mark(block * per_block, &mut used);
         if self.meta.has_block(BlockId::from(block), operation)? {
             let contents = self.meta.read_block(BlockId::from(block), operation)?;

@@ -1,25 +1,25 @@
-//! An object: bytes in blocks, a bonus, and a dnode that holds them together.
+//! Objects in memory: a dnode, its bonus, and the changes of txgs in flight.
 //!
 //! # Mechanism
-//! An [`Object`] is the dnode in memory. It knows two states: the dnode *as stored*, whose pointers
-//! root the tree of blocks on disk, and on top of it, for each transaction group in flight, what
-//! that group changes ([`dirty`](crate::dirty)). Reading asks the groups from the newest to the
-//! oldest and then the tree ([`walk`](crate::walk)); changing (`buffer.rs`) adds to the newest.
-//! Storing a group (`sync.rs`) writes its blocks, makes a new tree beside the old one, and then
-//! replaces the stored dnode and drops the group's changes in one step under the lock. So a reader
-//! sees one of the two, and both say the same.
+//! An [`Object`] is the dnode in memory. It has the dnode *as stored*, whose pointers root the tree
+//! of blocks on disk, and, for each transaction group in flight, the changes of that group
+//! ([`dirty`](crate::dirty)). A read asks the groups from the newest to the oldest and then the
+//! tree ([`walk`](crate::walk)); a change (`buffer.rs`) adds to the newest. Storing a group
+//! (`sync.rs`) writes its blocks, makes a new tree beside the old one, and then replaces the stored
+//! dnode and drops the group's changes in one step under the lock. So a reader sees the state
+//! before or after, and both have the same contents.
 //!
 //! Clean blocks are not kept here: `cache` has them.
 //!
 //! # Invariants
-//! - The lock of an object is never held while a device is waited for. What was looked up under it
-//!   is either bytes, or a pointer that stays readable long enough: its block is not given out
-//!   again for two more groups. The exception are blocks of the MOS that are rewritten in place
-//!   within a group: `cache` has them as they were, and a read that fails is looked up again.
+//! - The lock of an object is never held across a wait for a device. A lookup under it gives bytes,
+//!   or a pointer that stays readable long enough: its block is not reused for two more groups. The
+//!   exception are blocks of the MOS that are rewritten in place within a group: `cache` has their
+//!   earlier contents, and a read that fails is looked up again.
 //! - An object with changes is kept alive by its object set.
 //!
 //! # Knows nothing about
-//! What its bytes mean.
+//! The meaning of its bytes.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -49,9 +49,9 @@ use crate::objset::SetContext;
 use crate::ranks;
 use crate::tree_shape::{PointerMemo, TreeTop, check_tree, kind_of};
 
-/// How often a read that fails is looked up again while its object is being stored.
+/// How often a failed read is looked up again while its object is being stored.
 pub(crate) const READ_ATTEMPTS_MAX: u32 = 20;
-/// How long to wait in between. A guess: a batch of writes takes about as long.
+/// Pause between these attempts. A guess: a batch of writes takes about as long.
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// An object of an object set. Shared; all users have the same one.
@@ -60,29 +60,29 @@ pub struct Object {
     pub(crate) id: ObjectId,
     pub(crate) itself: Weak<Object>,
     pub(crate) state: Mutex<ObjectState>,
-    /// Whether it was looked up since the table last thought of dropping it.
+    /// Whether it was looked up since the table last considered dropping it.
     pub(crate) was_used: AtomicBool,
     pub(crate) last_read: LastRead,
     companion: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
-/// What is under the lock of an object.
+/// The state under the lock of an object.
 pub(crate) struct ObjectState {
     /// The dnode whose tree is on disk.
     pub stored: ondisk::dnode::Dnode,
-    /// Whether there is one: false until the group that allocates the object is stored.
+    /// Whether the dnode is stored: false until the group that allocates the object is.
     pub is_stored: bool,
-    /// Counts replacements of `stored`.
+    /// Number of replacements of `stored`.
     pub generation: u64,
     /// The dnode's fields as the open group sees them.
     pub newest: Shape,
-    /// What groups in flight change, the oldest first.
+    /// The changes of groups in flight, the oldest first.
     pub pending: VecDeque<Pending>,
     /// The block of pointers used last.
     pub memo: Option<PointerMemo>,
     /// Whether the newest group has freed the object.
     pub is_freed: bool,
-    /// What changes to come have read.
+    /// Blocks that prepared changes have read.
     pub held: HeldBlocks,
 }
 
@@ -91,39 +91,39 @@ pub(crate) struct ObjectState {
 pub struct ObjectInfo {
     /// Its number.
     pub id: ObjectId,
-    /// What it is for.
+    /// Its type.
     pub object_type: ObjectType,
-    /// What its bonus is.
+    /// The type of its bonus.
     pub bonus_type: ObjectType,
     /// The size of its bonus.
     pub bonus_size: usize,
-    /// How many bytes of bonus there is room for, beside the spill pointer if there is one.
+    /// Largest size of its bonus, beside the spill pointer if there is one.
     pub bonus_room: usize,
     /// The size of its blocks.
     pub block_size: LogicalSize,
     /// The size of its blocks of pointers, as a power of two.
     pub indirect_shift: u8,
-    /// How many levels its stored tree has.
+    /// Number of levels of its stored tree.
     pub levels: u8,
     /// Its highest block.
     pub max_block: BlockId,
-    /// What its stored blocks take.
+    /// Allocated bytes of its stored blocks.
     pub used: AllocatedSize,
-    /// How many blocks are stored: data, not pointers.
+    /// Number of stored data blocks.
     pub fill: u64,
-    /// How many slots its dnode has.
+    /// Number of slots of its dnode.
     pub slots: usize,
-    /// How its blocks are checksummed.
+    /// The checksum of its blocks.
     pub checksum: ChecksumKind,
-    /// How its blocks are compressed.
+    /// The compression of its blocks.
     pub compression: Compression,
     /// The flags of its stored dnode.
     pub flags: DnodeFlags,
     /// Whether it has a spill block.
     pub has_spill: bool,
-    /// Whether anything of it waits to be stored.
+    /// Whether it has changes that are not stored.
     pub is_dirty: bool,
-    /// Whether storing what waits changes what its blocks take.
+    /// Whether storing its changes will change its allocated bytes.
     pub is_space_unsettled: bool,
 }
 
@@ -137,17 +137,17 @@ impl ObjectInfo {
     }
 }
 
-/// Where the contents of a block that is read or written whole are cached.
+/// Whether contents of a block that is read or written whole go to the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caching {
-    /// Our cache.
+    /// They do.
     Ours,
-    /// The caller keeps a copy itself, as the kernel does above FUSE, or wants none, as a receiver
-    /// of a stream. A copy in our cache would evict something else, and hardly be read.
+    /// They do not: the caller keeps a copy itself, as the kernel does above FUSE, or needs none,
+    /// as a receive. A copy in the cache would evict another block, and rarely be read.
     Callers,
 }
 
-/// Where the newest contents of a block are.
+/// The place of a block's newest contents.
 pub(crate) enum Located {
     /// In memory, not stored yet.
     Dirty(Arc<Buffer>),
@@ -155,35 +155,35 @@ pub(crate) enum Located {
     Sealed,
     /// In a block that this one is a clone of, which is not stored yet.
     Cloned(BlockPointer),
-    /// Nowhere: they are zeros.
+    /// None: the block is a hole.
     Zeros,
     /// Below this pointer of the stored tree.
     Stored(TreeTop),
 }
 
-/// What the groups in flight say about a block.
+/// The newest change of a block by the groups in flight.
 pub(crate) enum Newest<'a> {
-    /// Written.
+    /// It was written.
     Data(&'a Arc<Buffer>),
-    /// Written, encrypted.
+    /// It was written, encrypted.
     Sealed,
-    /// Made a clone.
+    /// It became a clone.
     Cloned(&'a BlockPointer),
-    /// Freed.
+    /// It was freed.
     Freed,
-    /// Untouched.
+    /// There is none.
     Unknown,
 }
 
 impl ObjectState {
-    /// A block is about to be changed: what was held of it, and is held no longer.
+    /// Drops the held contents of a block that is about to be changed, and returns them.
     pub fn take_held(&mut self, block: u64) -> Option<Arc<Buffer>> {
         let taken = self.held.take(block);
         debug_assert!(!self.held.has(block), "a change drops what is held");
         taken
     }
 
-    /// What the groups in flight say about a block.
+    /// The newest change of a block by the groups in flight.
     pub fn newest_of(&self, block: u64) -> Newest<'_> {
         for pending in self.pending.iter().rev() {
             if let Some(buffer) = pending.blocks.get(&block) {
@@ -202,7 +202,7 @@ impl ObjectState {
         Newest::Unknown
     }
 
-    /// Whether what this group has last done to a block was to free it.
+    /// Whether the last change of a block by this group was to free it.
     pub fn is_freed_in(&self, txg: Txg, block: u64) -> bool {
         let group = self.pending.back().filter(|pending| pending.txg == txg);
         group.is_some_and(|pending| pending.freed.contains(block))
@@ -305,7 +305,7 @@ impl Object {
         self.state.lock().stored.clone()
     }
 
-    /// What it is for.
+    /// Its type.
     pub fn object_type(&self) -> ObjectType {
         self.state.lock().newest.object_type
     }
@@ -325,7 +325,7 @@ impl Object {
         self.state.lock().is_freed
     }
 
-    /// Whether the group changes it, and is not stored.
+    /// Whether the group has changes of it that are not stored.
     pub fn is_dirty_in(&self, txg: Txg) -> bool {
         self.state
             .lock()
@@ -339,7 +339,7 @@ impl Object {
         self.state.lock().newest.bonus.clone()
     }
 
-    /// The bonus and what it is.
+    /// The bonus and its type.
     pub fn typed_bonus(&self) -> (ObjectType, Arc<[u8]>) {
         let state = self.state.lock();
         (state.newest.bonus_type, state.newest.bonus.clone())
@@ -365,7 +365,7 @@ impl Object {
             .map_err(|why| self.read_error(Level::ZERO, BlockId::MAX, why))
     }
 
-    /// Reads bytes. What was never written, and what lies beyond the highest block, reads as zeros.
+    /// Reads bytes. Holes, and ranges beyond the highest block, read as zeros.
     pub fn read(
         &self,
         offset: u64,
@@ -399,7 +399,7 @@ impl Object {
         Ok(())
     }
 
-    /// The newest contents of a block, uncopied. A block that was never written is one of zeros.
+    /// The newest contents of a block, uncopied. A hole gives a block of zeros.
     pub fn read_block(&self, block: BlockId, operation: &Operation) -> Result<Block, ObjectError> {
         self.read_block_caching(block, Caching::Ours, operation)
     }
@@ -422,8 +422,8 @@ impl Object {
         Ok(self.in_our_order(contents, order))
     }
 
-    /// The same as it is stored, with its byte order: for ZAPs and dnodes, which cannot be turned
-    /// around without taking them apart.
+    /// The stored form with its byte order: for ZAPs and dnodes, whose bytes are swapped only when
+    /// they are decoded.
     pub fn read_block_ordered(
         &self,
         block: BlockId,
@@ -435,7 +435,7 @@ impl Object {
         }
     }
 
-    /// Whether a block has contents, and is not a hole.
+    /// Whether a block is not a hole.
     pub fn has_block(&self, block: BlockId, operation: &Operation) -> Result<bool, ObjectError> {
         match self.locate(block)? {
             Located::Dirty(_) | Located::Sealed | Located::Cloned(_) => Ok(true),
@@ -446,8 +446,8 @@ impl Object {
         }
     }
 
-    /// What others keep in memory with the object, such as an index of its contents. Made when it
-    /// is first asked for, and dropped with the object.
+    /// A value that a layer above keeps with the object, such as an index of its contents. Created
+    /// by the first call, and dropped with the object.
     pub fn companion<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let mut companion = self.companion.lock();
         let existing = companion
@@ -513,7 +513,7 @@ impl Object {
         found.map(Some)
     }
 
-    /// Reads a block where it is.
+    /// Reads a block at this pointer.
     fn fetch_at(
         &self,
         pointer: &BlockPointer,
@@ -529,7 +529,7 @@ impl Object {
         Ok((contents, pointer.byte_order()))
     }
 
-    /// After a failed read: whether the tree was replaced since, or is being replaced just now. In
+    /// After a failed read: whether the stored tree was replaced since, or is being replaced. In
     /// the latter case waits a little.
     pub(crate) fn may_have_moved(&self, generation: u64) -> bool {
         {
@@ -545,7 +545,7 @@ impl Object {
         true
     }
 
-    /// Where the newest contents of a block are, decided at one instant.
+    /// The place of a block's newest contents, at one instant.
     pub(crate) fn locate(&self, block: BlockId) -> Result<Located, ObjectError> {
         let state = self.alive()?;
         match state.newest_of(block.get()) {
@@ -570,7 +570,7 @@ impl Object {
         }
     }
 
-    /// Words as we have them in memory, wherever they were written.
+    /// Words in the machine's byte order.
     pub(crate) fn in_our_order(&self, contents: Block, order: ByteOrder) -> Block {
         let word = match (order, self.object_type().layout()) {
             (ByteOrder::Big, Some(Layout::Words16)) => 2,

@@ -5,18 +5,18 @@
 //! the head of the set. An object's number is the place of its dnode there. So an object is found
 //! by reading a block of the meta dnode.
 //!
-//! Objects in memory are in a table of weak references: its users keep an object, and all have the
-//! same one. A few more are kept for a while though they are not used. Objects with changes are
-//! kept by the list of their group until it is stored. So memory is bounded by what is used, what
-//! is dirty, and a constant.
+//! Objects in memory are in a table of weak references: its users keep an object, and all share it.
+//! A few more are kept for a while after their use. Objects with changes are kept by the list of
+//! their group until it is stored. So memory is bounded by the objects in use, the dirty ones, and
+//! a constant.
 //!
 //! Objects know their set by a weak reference only, so that a set that is not used any more is
 //! dropped with all it keeps.
 //!
 //! # Invariants
-//! - An object that has changes is in the table. So what a stored dnode says is true for an object
+//! - An object that has changes is in the table. So the stored dnode is up to date for an object
 //!   that is not in the table.
-//! - A dnode that was read while dnodes were being stored is not believed, but read again:
+//! - A dnode that was read while dnodes were being stored is discarded and read again:
 //!   `dnode_generation` is counted up whenever dnodes have been stored, before their objects may
 //!   leave the table.
 
@@ -54,15 +54,15 @@ use crate::tx::{SyncTx, Tx};
 use crate::txg::Txgs;
 use crate::zap::{NewZap, ObjectZap};
 
-/// Into how many parts the table is cut.
+/// Number of parts of the table.
 const SHARDS: usize = 16;
-/// How many objects of a set are kept though they are not used. A guess: some 2 KiB each, so that a
-/// thousand sets in use keep half a GiB at most.
+/// How many unused objects of a set are kept. A guess: some 2 KiB each, so that a thousand sets in
+/// use keep half a GiB at most.
 const RECENT_MAX: usize = 256;
 /// How often a dnode is read again because dnodes were being stored.
 const LOOKUP_ATTEMPTS_MAX: usize = 1000;
 
-/// What the object sets of a pool share.
+/// The environment that the object sets of a pool share.
 pub struct ObjectEnv {
     /// The machine.
     pub host: Host,
@@ -70,7 +70,7 @@ pub struct ObjectEnv {
     pub cache: PoolCache,
     /// The transaction groups.
     pub txgs: Arc<Txgs>,
-    /// The block of zeros given out last.
+    /// The last block of zeros that was used.
     zeros: Mutex<Option<Block>>,
     companion: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
@@ -89,8 +89,8 @@ impl ObjectEnv {
         })
     }
 
-    /// What a layer above keeps in memory for the pool as a whole, as [`Object::companion`] for one
-    /// object. Made when it is first asked for.
+    /// A value that a layer above keeps for the pool as a whole, as [`Object::companion`] for one
+    /// object. Created by the first call.
     pub fn companion<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let mut companion = self.companion.lock();
         let existing = companion
@@ -103,7 +103,8 @@ impl ObjectEnv {
         })
     }
 
-    /// Prefetches the heads of object sets, each given by the number of its set and its root.
+    /// Prefetches the objset blocks of object sets, each given by the number of its set and its
+    /// root.
     pub fn expect_heads(&self, heads: &[(ObjectId, BlockPointer)], operation: &Operation) {
         let sound = heads.iter().filter(|(_, root)| root.check().is_ok());
         let wanted = sound.map(|(set, root)| (*root, BlockScope::of_head(*set)));
@@ -127,13 +128,13 @@ impl std::fmt::Debug for ObjectEnv {
     }
 }
 
-/// How the blocks of a set are written, and what is counted. From the dataset's properties and the
-/// pool's features.
+/// How the blocks of a set are written, and which counts are kept. From the dataset's properties
+/// and the pool's features.
 #[derive(Debug, Clone, Copy)]
 pub struct SetPolicy {
     /// Checksum, compression, copies and so on.
     pub blocks: DatasetPolicy,
-    /// Whether holes remember when they were punched (feature `hole_birth`).
+    /// Whether holes have a birth (feature `hole_birth`).
     pub holes: HoleBirth,
     /// Whether objects are counted by owner, not only their space (feature `userobj_accounting`).
     pub counts_objects: bool,
@@ -153,25 +154,25 @@ impl SetPolicy {
     }
 }
 
-/// What an object knows of its set.
+/// The context of a set that its objects need.
 pub(crate) struct SetContext {
     pub env: Arc<ObjectEnv>,
     pub id: ObjectId,
     pub policy: RwLock<SetPolicy>,
     pub owner: Option<Arc<dyn Ownership>>,
     pub outer: Weak<ObjectSet>,
-    /// Counts storings of dnodes.
+    /// Number of times that dnodes were stored.
     pub dnode_generation: AtomicU64,
-    /// How many blocks of dnodes are stored, and how many levels lead to them.
+    /// Number of stored blocks of dnodes, and of levels above them.
     pub dnode_blocks: AtomicU64,
     pub dnode_levels: u8,
-    /// What is not stored yet takes so much.
+    /// What changes that are not stored will take.
     pub in_flight: InFlight,
-    /// For those of encrypted datasets.
+    /// The sealing of encrypted sets.
     pub sealing: SetSealing,
 }
 
-/// What to make when an object is allocated.
+/// A new object.
 #[derive(Debug, Clone, Copy)]
 pub struct NewObject {
     /// What it is for.
@@ -184,9 +185,9 @@ pub struct NewObject {
     pub bonus_type: ObjectType,
     /// The size of its bonus, which begins as zeros.
     pub bonus_size: usize,
-    /// How many pointers its dnode has; zero for as many as there is room for.
+    /// Number of pointers of its dnode; zero for as many as fit.
     pub pointer_count: usize,
-    /// How many slots its dnode takes; zero is one.
+    /// Number of slots of its dnode; zero is one.
     pub slots: usize,
 }
 
@@ -213,7 +214,7 @@ impl NewObject {
         }
     }
 
-    /// The dnode it begins with.
+    /// Its first dnode.
     pub(crate) fn dnode(&self) -> Dnode {
         let slots = self.slots.max(1);
         let room = ondisk::dnode::bonus_room(slots, 1, ondisk::dnode::Spill::Absent);
@@ -246,16 +247,16 @@ impl NewObject {
     }
 }
 
-/// What to make when an object set is created.
+/// A new object set.
 #[derive(Debug, Clone, Copy)]
 pub struct NewObjectSet {
     /// What it is.
     pub objset_type: ObjsetType,
-    /// Whether there is room for accounting: not in pools before version 15.
+    /// Whether it has accounting objects: not in pools before version 15.
     pub has_accounting: bool,
-    /// How many levels the meta dnode has. Zero for as many as all object numbers need, so that it
-    /// never grows: right for everything but the MOS, which is stored more than once per group and
-    /// so is better low.
+    /// Number of levels of the meta dnode. Zero for as many as all object numbers need, so that it
+    /// never grows: right for every set but the MOS, which is stored several times per group and so
+    /// is better low.
     pub levels: u8,
 }
 
@@ -265,10 +266,10 @@ pub(crate) struct DirtyObjects {
     pub objects: BTreeMap<ObjectId, Arc<Object>>,
 }
 
-/// The head as it is in memory.
+/// The objset block in memory.
 pub(crate) struct Head {
     pub objset: Objset,
-    /// Where it is stored.
+    /// Its place.
     pub root: BlockPointer,
     /// Groups that changed it otherwise than through objects.
     pub changed_in: Vec<Txg>,
@@ -277,7 +278,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The group is being stored: what was noted for it comes into the head.
+    /// Called while the group is stored: its replayed record goes into the objset block.
     pub fn take_replayed(&mut self, txg: Txg) {
         if let Some(sequence) = self.replayed.remove(&txg) {
             let log = &mut self.objset.intent_log;
@@ -358,7 +359,8 @@ impl ObjectSet {
         set
     }
 
-    /// Makes a new, empty object set for what is encrypted elsewhere. Owners are not counted in it.
+    /// Makes a new, empty object set for encrypted contents of a raw stream. Owners are not counted
+    /// in it.
     #[doc(alias = "dmu_objset_create_impl_dnstats")]
     pub fn create_sealed(
         env: Arc<ObjectEnv>,
@@ -462,23 +464,23 @@ impl ObjectSet {
         *self.context.policy.read()
     }
 
-    /// Its properties have changed: from now on blocks are written like this.
+    /// Sets how blocks are written from now on, after a change of properties.
     pub fn set_policy(&self, policy: SetPolicy) {
         *self.context.policy.write() = policy;
     }
 
-    /// What its objects count against, if anything.
+    /// Its owners, if they are counted.
     pub fn owner(&self) -> Option<&Arc<dyn Ownership>> {
         self.context.owner.as_ref()
     }
 
-    /// The head as it was stored last, with what was changed since in the head itself.
+    /// The stored objset block, with later changes of the block itself.
     #[doc(alias = "objset_phys_t")]
     pub fn phys(&self) -> Objset {
         self.head.lock().objset.clone()
     }
 
-    /// What its head says of how it was counted.
+    /// The accounting flags in its objset block.
     pub fn flags(&self) -> ObjsetFlags {
         self.head.lock().objset.flags
     }
@@ -488,8 +490,8 @@ impl ObjectSet {
         self.head.lock().objset.objset_type
     }
 
-    /// Changes the head: flags, the intent log's head. What concerns dnodes is overwritten when the
-    /// set is stored.
+    /// Changes the objset block: flags, the intent log's header. Dnodes in it are overwritten when
+    /// the set is stored.
     pub fn change_head(&self, tx: &SyncTx, change: impl FnOnce(&mut Objset)) {
         let mut head = self.head.lock();
         change(&mut head.objset);
@@ -501,8 +503,8 @@ impl ObjectSet {
         self.add_dirty(tx.txg(), None);
     }
 
-    /// A record of the intent log was applied, by changes of this group: when the group is stored,
-    /// the head says so, and the record is never applied again.
+    /// Notes that changes of this group have applied a record of the intent log: the objset block
+    /// says so when the group is stored, and the record is never applied again.
     #[doc(alias = "zl_replayed_seq")]
     pub fn note_replayed(&self, tx: &Tx, sequence: u64) {
         let mut head = self.head.lock();
@@ -579,8 +581,8 @@ impl ObjectSet {
         self.shard(id).lock().get(&id)?.upgrade()
     }
 
-    /// Puts an object that was read into the table, unless dnodes were stored since then, or
-    /// another thread was faster.
+    /// Enters a read object into the table, unless dnodes were stored since then, or another thread
+    /// was faster.
     fn enter(&self, object: Arc<Object>, generation: u64) -> Option<Arc<Object>> {
         let id = object.id();
         {
@@ -608,7 +610,7 @@ impl ObjectSet {
         self.keep(object.clone());
     }
 
-    /// Keeps an object for a while, and drops the oldest that was not asked for since.
+    /// Keeps an object for a while, and drops the oldest one that was not looked up since.
     fn keep(&self, object: Arc<Object>) {
         let mut dropped = Vec::new();
         {
@@ -634,7 +636,7 @@ impl ObjectSet {
         drop(idle);
     }
 
-    /// An object was dropped; the table need not know it any more.
+    /// Removes a dropped object from the table.
     pub(crate) fn forget_dropped(&self, id: ObjectId) {
         let mut shard = self.shard(id).lock();
         if shard
@@ -714,7 +716,7 @@ impl ObjectSet {
         (self.meta.block_size().get() / widen(SLOT_BYTES)).max(1)
     }
 
-    /// The ZAP that counts space by `account`, which is made if there is none.
+    /// The ZAP of an account, which is created if it is missing.
     pub(crate) fn account<'a>(
         &self,
         account: ObjectId,
@@ -733,8 +735,7 @@ impl ObjectSet {
         ObjectZap::make(&object, tx, NewZap::micro(self), operation)
     }
 
-    /// The set is to be looked at when this group is stored, though no object of it has changed:
-    /// its log has.
+    /// Has the set stored with this group although no object of it has changed: its log has.
     pub fn touch(&self, tx: &Tx) {
         self.add_dirty(tx.txg(), None);
     }

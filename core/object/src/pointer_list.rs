@@ -1,4 +1,5 @@
-//! Lists of block pointers, in objects of the MOS: deadlists, and blocks that wait to be freed.
+//! Lists of block pointers (bpobj), in objects of the MOS: deadlists, and blocks that wait to be
+//! freed.
 //!
 //! # Mechanism
 //! The object's data are the pointers, and its bonus counts them
@@ -6,16 +7,16 @@
 //! object of *sublists*; short ones are copied instead, so that lists do not nest needlessly deep.
 //! All sizes in a list's bonus include its sublists.
 //!
-//! A list is emptied from its end, and a list's own pointers before its sublists, so that what is
-//! left after each pointer is a list again: emptying can stop anywhere and go on in a later group.
+//! A list is emptied from its end, and its own pointers before its sublists, so that the rest is a
+//! valid list after each pointer: emptying can stop anywhere and go on in a later group.
 //!
 //! # Invariants
 //! - A list is a sublist of one other at most. The empty list that deadlists share is a sublist of
 //!   none.
 //! - A pointer in a list has no checksum (unless the dedup table needs it) and an embedded one no
 //!   payload: blocks are not read through a list, and so it compresses.
-//! - A list has no holes, nor has its object of sublists: a count that lies about a sparse object
-//!   is found out at the first entry that was never written.
+//! - A list has no holes, nor has its object of sublists: a false count over a sparse object is
+//!   detected at the first hole.
 //! - Only the sync thread changes lists.
 
 use std::collections::{BTreeMap, BTreeSet};

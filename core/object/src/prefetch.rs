@@ -1,11 +1,11 @@
-//! Reading ahead of readers.
+//! Prefetch: the pointers of blocks that readers will probably want next.
 //!
 //! # Mechanism
-//! The cache watches reads, and says which blocks should be prefetched; here their pointers are
-//! looked up. Asking the cache takes a lock that all readers share. So each object remembers,
-//! without a lock, the blocks it was read at last, one for each of a few regions, and asks only for
-//! a block whose predecessor is among them: one lock for each block that a sequential reader moves
-//! on, none for random reads and none for reads within a block.
+//! The cache watches reads, and names the blocks to prefetch; here their pointers are looked up.
+//! Asking the cache takes a lock that all readers share. So each object remembers, without a lock,
+//! its last read blocks, one for each of a few regions, and asks only for a block whose predecessor
+//! is among them: one lock for each block that a sequential reader moves on, none for random reads
+//! and none for reads within a block.
 //!
 //! # Invariants
 //! - Nothing here can fail: a pointer that cannot be looked up is not prefetched, and the read of
@@ -21,7 +21,8 @@ use crate::object::Object;
 use crate::tree_shape::kind_of;
 
 impl Object {
-    /// These blocks are about to be read: has those read that will probably be wanted next.
+    /// Called before these blocks are read: prefetches the blocks that will probably be wanted
+    /// next.
     pub(crate) fn read_ahead(&self, blocks: Range<u64>, operation: &Operation) {
         if blocks.is_empty() || !self.last_read.is_next_step(&blocks) {
             return;

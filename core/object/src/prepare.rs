@@ -1,24 +1,24 @@
-//! Reading before a transaction what a change in it needs.
+//! Prepared changes: the reads that a change needs, before its transaction opens.
 //!
 //! # Problem
 //! A txg closes when its last transaction is dropped. A block that is overwritten in part must be
-//! read first; if its writer reads it while it holds a transaction, a slow device holds up the txg,
-//! and with it every writer of the pool.
+//! read first; if its writer reads it inside a transaction, a slow device holds up the txg, and
+//! with it every writer of the pool.
 //!
 //! # Mechanism
 //! A writer prepares a change ([`Object::prepare_write`], [`Object::prepare_free`]) before it opens
 //! the transaction: the first and last block of the range, where they are changed in part, are read
-//! and held with the object; the pointers to the others are looked up, which brings their blocks of
-//! pointers into the cache. The change then finds the contents held, and reads nothing. They are
-//! held until the change is made or the [`PreparedChange`] is dropped.
+//! and held with the object; the pointers to the others are looked up, which brings their indirect
+//! blocks into the cache. The change then finds the contents held, and reads nothing. They are held
+//! until the change is made or the [`PreparedChange`] is dropped.
 //!
-//! A change that was not prepared, or whose held contents were lost to another change, reads what
-//! it needs while it holds the transaction, as OpenZFS does: slower, and as right.
+//! A change that was not prepared, or whose held contents another change has dropped, reads inside
+//! the transaction, as OpenZFS does: slower, and as correct.
 //!
 //! # Invariants
-//! - A held block is the newest contents of its block: every change of a block drops what is held
-//!   for it, also while it is still being read. So it may be used whenever no txg in flight has the
-//!   block.
+//! - A held block is the newest contents of its block: every change of a block drops its held
+//!   contents, also while they are still being read. So they may be used whenever no txg in flight
+//!   has the block.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ use tarn_probe::Operation;
 use crate::error::ObjectError;
 use crate::object::{Newest, Object};
 
-/// What a change of an object needs, in memory. To be held until the change is made.
+/// The contents that a change of an object needs, held until the change is made.
 #[derive(Debug)]
 #[must_use = "held until the change is made"]
 pub struct PreparedChange<'a> {

@@ -1,8 +1,8 @@
 //! The order in which this crate takes its locks.
 //!
-//! Those of ZAPs and of the allocator of object numbers may be held while a device is waited for,
-//! because they mean "one at a time, however long"; everything else is short, and nothing of it is
-//! held when `cache` is called.
+//! Those of ZAPs and of the allocator of object numbers may be held across a wait for a device,
+//! since they serialise long operations; all others are short, and none of them is held when
+//! `cache` is called.
 
 use tarn_host::lock::Rank;
 use tarn_host::ranks::OBJECT as FIRST;

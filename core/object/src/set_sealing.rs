@@ -1,5 +1,5 @@
-//! What is said of encrypted object sets, objects and blocks, as a raw stream brings it. What is
-//! done with it: [`encrypted_blocks`](crate::encrypted_blocks).
+//! The sealing of encrypted object sets, objects and blocks, as a raw stream brings it. Its use:
+//! [`encrypted_blocks`](crate::encrypted_blocks).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

@@ -1,13 +1,13 @@
-//! Storing a transaction group: all changed object sets together.
+//! Storing a transaction group: all its dirty object sets together.
 //!
 //! # Mechanism
 //! The order is that of `docs/theory/txg_sync.md`. The trees of all changed objects of all sets are
 //! stored level by level ([`sync_tree`](crate::sync_tree)). Their dnodes are put into the blocks of
-//! the meta dnodes, and each object is handed its new tree. What has changed in space is counted
-//! for the owners, which changes the accounting objects; they are stored. Then the trees of the
-//! meta dnodes are, and at last the heads.
+//! the meta dnodes, and each object gets its new tree. Changes of space are added to the owners'
+//! counts, which changes the accounting objects; they are stored. Then the trees of the meta dnodes
+//! are, and at last the objset blocks.
 //!
-//! A set can be stored several times in one group: each time what was changed since. The sync
+//! A set can be stored several times in one group, each time with the changes since. The sync
 //! thread calls this once per pass, with the sets that
 //! [`Txgs::dirty_sets`](crate::Txgs::dirty_sets) names.
 //!
@@ -16,8 +16,8 @@
 //! - An object's changes are dropped only when the stored dnode leads to all of them, in the same
 //!   step.
 //! - After an error nothing may be stored any more in this run of the pool: some objects have their
-//!   new trees already, others do not, and the ledgers have heard of some. The disk still has the
-//!   group before.
+//!   new trees already, others do not, and the ledgers know some of the changes. The disk still has
+//!   the group before.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,8 +81,8 @@ pub fn sync_objsets(
     Ok(roots)
 }
 
-/// Drops what the group has changed in an object set: nothing leads to it any more, and it is not
-/// to be stored.
+/// Drops the changes of an object set in this group: no pointer leads to it any more, and it is not
+/// stored.
 ///
 /// # Errors
 /// The place of an indirect log write, or a cloned block, cannot be freed: the txg must not be

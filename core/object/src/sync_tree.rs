@@ -1,9 +1,9 @@
 //! Storing the trees of many objects, level by level.
 //!
 //! # Problem
-//! A group may have dirtied a million blocks of thousands of objects. Each parent can be written
-//! only when all its children have their places, many blocks should be written at once, and there
-//! is no memory for all the parents.
+//! A group may have a million dirty blocks of thousands of objects. Each parent can be written only
+//! when all its children have their places, many blocks should be written at once, and there is no
+//! memory for all the parents.
 //!
 //! # Mechanism
 //! Each object is a [`TreeJob`]: what the group changed in it, and the stored tree, which stays as
@@ -19,11 +19,11 @@
 //! When a tree grows, the dnode's old pointers become edits, too: the first ones of the first block
 //! of the new level.
 //!
-//! A block of pointers in which only holes are left becomes a hole itself.
+//! An indirect block in which only holes are left becomes a hole itself.
 //!
 //! # Invariants
-//! - Every pointer that the new tree lacks is given to the ledger as killed, every one that the old
-//!   tree lacked as born, once. A block rewritten in place is neither.
+//! - Every pointer that the new tree lacks is passed to the ledger as killed, every one that the
+//!   old tree lacked as born, once. A block rewritten in place is neither.
 //! - Nothing of the old tree is changed: readers walk it until the new one replaces it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -227,9 +227,8 @@ impl TreeJob {
         Ok(())
     }
 
-    /// Gives up a block and all below it. What lies below a block that cannot be read is lost to
-    /// the pool until it is made anew: leaked space does less harm than a pool that cannot be
-    /// written.
+    /// Kills a block and all below it. Blocks below an unreadable one are leaked until the pool is
+    /// created anew: leaked space does less harm than a pool that cannot be written.
     fn kill_tree(
         &mut self,
         pointer: &BlockPointer,

@@ -1,31 +1,31 @@
 //! Visiting every block of an object set.
 //!
 //! # Problem
-//! Destroying a dataset, scrubbing, sending and checking all ask the same: which blocks are there?
-//! There may be billions, some cannot be read, and the visitor may want to stop today and go on
-//! tomorrow, after a restart.
+//! Destroying a dataset, scrubbing, sending and checking all visit all blocks. There may be
+//! billions, some cannot be read, and the visitor may stop today and resume tomorrow, after a
+//! restart.
 //!
 //! # Mechanism
 //! The walk goes through the tree of the meta dnode; in each block of dnodes, through the trees of
 //! its objects, each followed by its spill block; at last through those of the accounting objects.
-//! A [`Visitor`] is called for every pointer twice: before what is below it, and after. Blocks of
-//! pointers and of dnodes are prefetched a little ahead; data is never read.
+//! A [`Visitor`] is called for every pointer twice: before the blocks below it, and after. Indirect
+//! blocks and blocks of dnodes are prefetched a little ahead; data is never read.
 //!
-//! A place in the walk is a `TraversalMark`: object and block of level 0. All that lies before it
-//! is done. A walk that is resumed passes over pointers whose whole subtree is done. The mark of a
-//! block of dnodes means that its objects are done, and it is not; a walk that stops before those
-//! gives the mark of the first of them. OpenZFS stores the progress of a destroy like that, so both
-//! can go on where the other stopped. (Where OpenZFS cannot read a block of dnodes it stores the
-//! mark of that block, too, and goes on behind its objects. The two cannot be told apart, and
-//! freeing twice would be worse.)
+//! A position in the walk is a `TraversalMark`: object and block of level 0. Everything before it
+//! is done. A resumed walk skips pointers whose whole subtree is done. The mark of a block of
+//! dnodes means that its objects are done, and it is not; a walk that stops before those gives the
+//! mark of the first of them. OpenZFS stores the progress of a destroy like that, so each program
+//! can resume the other's. (If OpenZFS cannot read a block of dnodes it stores the mark of that
+//! block, too, and goes on after its objects. The two cases cannot be told apart, and freeing twice
+//! would be worse.)
 //!
-//! The numbers of objects and of blocks reach up to the largest there is: those of the accounting
-//! objects are the last three, which are walked in the order of their numbers. So no place is made
-//! by adding to a number of an object.
+//! The numbers of objects and of blocks reach up to the largest integer: those of the accounting
+//! objects are the last three, which are walked in the order of their numbers. So no position is
+//! computed by adding to an object number.
 //!
 //! # Invariants
 //! - Each pointer below is on the level below, or refused; and a tree has at most twelve levels. So
-//!   damaged pointers cannot lead the walk in circles or into the depth.
+//!   damaged pointers cannot make the walk circular or too deep.
 //! - A walk that stops on level 0, or at what cannot be read, and is resumed visits every pointer
 //!   exactly once.
 

@@ -1,18 +1,18 @@
-//! Transactions: leave to change what is stored.
+//! Transactions: the permission to change stored data.
 //!
 //! # Mechanism
 //! Every change is part of a transaction group, and takes a [`Tx`] as proof. There are two kinds.
 //! An [`OpenTx`] is a hold on the open group: a writer gets one from
 //! [`Txgs::assign`](crate::Txgs::assign) (where the throttle is), changes objects of datasets, and
-//! drops it; the group cannot be stored before. A [`SyncTx`] belongs to the group that is being
-//! stored; the pool's sync thread has the only one, and only with it the MOS and the accounting
-//! objects are changed.
+//! drops it; the group cannot be stored before. A [`SyncTx`] belongs to the syncing group; the
+//! pool's sync thread has the only one, and only with it the MOS and the accounting objects are
+//! changed.
 //!
 //! # Invariants
 //! - A thread has at most one `OpenTx`. A thread that holds one takes no lock that another thread
 //!   holds while it waits for one.
-//! - Groups follow each other strictly: the first `OpenTx` of a group is given out after the last
-//!   one of the group before it is dropped.
+//! - Groups follow each other strictly: the first `OpenTx` of a group is created after the last one
+//!   of the group before is dropped.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -23,7 +23,7 @@ use tarn_ondisk::units::Txg;
 
 use crate::txg::Txgs;
 
-/// Leave to change what is stored, as part of one transaction group.
+/// The permission to change stored data, as part of one transaction group.
 #[derive(Debug)]
 pub struct Tx {
     txg: Txg,
@@ -59,12 +59,12 @@ impl Tx {
     }
 }
 
-/// Leave to change datasets in the open group, until it is dropped.
+/// The permission to change datasets in the open group, until it is dropped.
 #[derive(Debug)]
 pub struct OpenTx {
     tx: Tx,
     txgs: Arc<Txgs>,
-    /// What the changes were promised, until they are made.
+    /// The reserved space of the changes, until they are made.
     kept: Option<Box<dyn Any + Send>>,
 }
 
@@ -77,8 +77,8 @@ impl OpenTx {
         }
     }
 
-    /// Keeps something until the transaction is over: the room that was promised for it, which by
-    /// then is counted as dirty.
+    /// Keeps the reservation of space until the transaction is over; by then its changes are
+    /// counted as dirty.
     pub fn keep(&mut self, kept: Box<dyn Any + Send>) {
         self.kept = Some(kept);
     }
@@ -98,8 +98,8 @@ impl Drop for OpenTx {
     }
 }
 
-/// Leave to change anything in the group that is being stored. Only the pool's sync thread has one,
-/// so a function that takes `&mut SyncTx` needs no lock and no assertion.
+/// The permission to change anything in the syncing group. Only the pool's sync thread has one, so
+/// a function that takes `&mut SyncTx` needs no lock and no assertion.
 #[derive(Debug)]
 pub struct SyncTx {
     tx: Tx,
@@ -118,7 +118,7 @@ impl SyncTx {
         }
     }
 
-    /// How often the group's changes have gone round, from 1.
+    /// The pass, from 1.
     pub fn pass(&self) -> u32 {
         self.pass
     }

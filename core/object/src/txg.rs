@@ -1,15 +1,14 @@
-//! Transaction groups: which one is open, which one is being stored, and the write throttle.
+//! Transaction groups: the open, quiescing and syncing txg, and the write throttle.
 //!
 //! # Problem
-//! Changes are made faster than they can be stored, and by many threads at once. They must become
-//! durable in an order that makes sense, in groups large enough to be worth it, and memory must not
-//! fill up.
+//! Many threads make changes faster than they can be stored. They must become durable in a
+//! consistent order, in groups large enough to be efficient, and memory must not fill up.
 //!
 //! # Mechanism
 //! The groups are numbered. One is *open*: [`Txgs::assign`] gives out holds on it. The sync thread
 //! *quiesces* it: new holds wait until the last of the old ones is dropped, then the next group is
-//! open. So the changes of two groups never interleave, and a later group always builds on what an
-//! earlier one has made. The quiesced group is then *synced* (stored), while the next one is open.
+//! open. So the changes of two groups never interleave, and a later group always builds on an
+//! earlier one. The quiesced group is then *synced* (stored), while the next one is open.
 //!
 //! The throttle counts dirty bytes. When the open group has made [`TxgLimits::sync_percent`] of the
 //! limit dirty, the sync thread is woken. From [`TxgLimits::delay_percent`] on every assignment is
@@ -43,8 +42,8 @@ use crate::objset::ObjectSet;
 use crate::ranks;
 use crate::tx::{OpenTx, SyncTx, TxEstimate, Urgency};
 
-/// So much may be dirty before the cache has to do with less. A guess: what a pool with fast
-/// devices has dirty under steady load.
+/// Dirty bytes before the cache has to shrink for them. A guess: the dirty data of a pool with fast
+/// devices under steady load.
 const DIRTY_BYTES_FREE: u64 = 128 << 20;
 
 /// A txg that was filled in less time comes from a writer at full speed, and is stored at full

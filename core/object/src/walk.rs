@@ -1,17 +1,17 @@
 //! The tree of blocks below a dnode: from the index of a block to its pointer.
 //!
 //! # Mechanism
-//! A block of pointers holds a power of two of them, so the way down is spelled by the bits of the
-//! index: the highest choose one of the dnode's pointers, the next ones an entry in the block it
-//! leads to, and so on. Blocks of pointers come from the cache and are neither unpacked nor
-//! decoded: the entry wanted is taken out. The lowest one used last is remembered with the object,
-//! so that reading along a file looks at one entry per block.
+//! An indirect block holds a power of two of pointers, so the bits of the index name the way down:
+//! the highest choose one of the dnode's pointers, the next ones an entry in the block it leads to,
+//! and so on. Indirect blocks come from the cache and are neither unpacked nor decoded: only the
+//! wanted entry is. The last used lowest one is remembered with the object, so that a sequential
+//! reader reads one entry per block.
 //!
-//! A hole in the middle of the tree stands for holes in all its blocks, punched when it was.
+//! A hole in the middle of the tree stands for holes in all its blocks, with the same birth.
 //!
 //! # Invariants
-//! - Each step goes exactly one level down, and the pointer found must say so itself, with the
-//!   size that blocks of that level have. So a tree that leads back into itself is refused at once.
+//! - Each step goes exactly one level down, and the found pointer must have that level, and the
+//!   size of its blocks. So a circular tree is refused at once.
 
 use std::ops::Range;
 

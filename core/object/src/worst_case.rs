@@ -1,5 +1,5 @@
-//! Counting what dirty objects take at worst, when they become dirty and when they are stored.
-//! Where it is counted: [`in_flight`](crate::in_flight).
+//! Worst-case space of dirty objects, counted when they become dirty and when they are stored. The
+//! counters: [`in_flight`](crate::in_flight).
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! What a ZAP needs of the object it is in.
+//! The interface between a ZAP and its object.
 //!
 //! The trait stands between the ZAP and objects so that the ZAP can be tested against blocks in
 //! memory, with nothing below it.
@@ -9,7 +9,7 @@ use super::state::ZapState;
 /// An object's blocks, as a ZAP uses them. Bytes are in little-endian form
 /// (`ondisk::zap::to_little_endian`), whatever the pool's order.
 pub trait ZapBlocks {
-    /// Leave to change things: a transaction.
+    /// The permission to change blocks: a transaction.
     type Tx: ?Sized;
 
     /// The size of every block, in bytes.

@@ -1,23 +1,23 @@
 //! ZAPs: names to values, in an object.
 //!
 //! # Mechanism
-//! `ondisk::zap` knows the bytes of each block; this module finds the block, keeps the few things
-//! worth keeping in memory ([`state`]), and turns a micro ZAP into a fat one when it must. A
-//! [`Zap`] is a handle: any number may be open on one object, from any thread.
+//! `ondisk::zap` knows the bytes of each block; this module finds the block, keeps some state in
+//! memory ([`state`]), and converts a micro ZAP into a fat one when it must. A [`Zap`] is a handle:
+//! any number may be open on one object, from any thread.
 //!
 //! Some directories treat names as equal that differ in case or in their Unicode form. Such a ZAP
 //! hashes the normalised name and stores the name as given; its opener gives the function that
-//! normalises. Only *finding* a name is content with an equal one. What is added, changed and
-//! removed is the name itself, as in OpenZFS: names that are equal can be in one ZAP, as those of
-//! `fs@x` and `fs@X` are, and a caller that wants only one of them looks before it adds.
+//! normalises. Only a *lookup* accepts an equal name. Inserting, updating and removing match the
+//! exact name, as in OpenZFS: equal names can be in one ZAP, as those of `fs@x` and `fs@X` are, and
+//! a caller that wants only one of them looks it up before it inserts.
 //!
 //! # Invariants
 //! - After each call, and so in each txg, the blocks are a ZAP that OpenZFS reads.
-//! - Walking with a cursor gives each name that was there all the time exactly once, whatever else
+//! - A walk with a cursor gives each name that exists all the time exactly once, whatever else
 //!   changes.
 //!
 //! # Knows nothing about
-//! What the names mean.
+//! The meaning of names.
 
 mod blocks;
 mod fat;
@@ -70,7 +70,7 @@ pub enum ZapError {
         /// The form, as stored.
         form: u64,
     },
-    /// A block is not what it should be.
+    /// A block is malformed.
     #[error("block {block} of the ZAP is damaged: {cause}")]
     Corrupt {
         /// The block.
@@ -107,20 +107,20 @@ pub struct Zap<B: ZapBlocks> {
     micro_bytes_max: usize,
 }
 
-/// What to make.
+/// A new ZAP.
 #[derive(Debug, Clone, Copy)]
 pub enum NewZap {
     /// A micro ZAP, which becomes fat when it must. The object has one block, of 512 bytes or a
     /// multiple.
     Micro {
-        /// What hashes begin with; any number but zero.
+        /// The salt of hashes; any number but zero.
         salt: u64,
         /// How names are normalised.
         normalization: u64,
     },
     /// A fat ZAP from the start. The object's blocks have at least 1 KiB.
     Fat {
-        /// What hashes begin with; any number but zero.
+        /// The salt of hashes; any number but zero.
         salt: u64,
         /// How names are normalised.
         normalization: u64,
@@ -169,7 +169,8 @@ impl<B: ZapBlocks> Zap<B> {
         }
     }
 
-    /// The same, with the function that normalises names.
+    /// Adds a function for comparison: names that are hashed alike are equal only if they are alike
+    /// in its form, too.
     pub fn with_normalize(mut self, normalize: Normalize) -> Self {
         self.normalize = Some(normalize);
         self
@@ -350,8 +351,8 @@ impl<B: ZapBlocks> Zap<B> {
     /// Turns a micro ZAP into a fat one, for what it cannot hold: its entries keep their
     /// differentiators, so that walks go on.
     ///
-    /// Nothing is changed before it is known that a fat one can hold everything; from there on
-    /// there is nothing to be read but what was just made.
+    /// A check that a fat ZAP can hold everything precedes all changes; after it only new blocks
+    /// are read.
     fn make_fat(
         &self,
         tx: &B::Tx,
@@ -368,7 +369,7 @@ impl<B: ZapBlocks> Zap<B> {
         });
         let new = (new.hash, chunks_of(new.name, value));
         fat::require_room(all.chain([new]), index.rules)?;
-        // The first leaf comes here. That nothing is there may not be true.
+        // The first leaf goes here. The block may not be a hole as it should.
         look(&self.blocks, 1, |_| Ok(()))?;
         self.blocks.set_block_size(tx, fat::BLOCK_BYTES)?;
         let Kind::Fat(mut fat) = fat::create(&self.blocks, tx, index.rules)? else {
@@ -410,7 +411,7 @@ impl<B: ZapBlocks> Zap<B> {
         })
     }
 
-    /// Runs with what is remembered, which is made first if need be.
+    /// Runs with the state, which is created if need be.
     fn with_kind<T>(&self, run: impl FnOnce(&Kind) -> Result<T, ZapError>) -> Result<T, ZapError> {
         if let Some(kind) = &*self.blocks.state().kind.read() {
             return run(kind);
@@ -418,8 +419,8 @@ impl<B: ZapBlocks> Zap<B> {
         self.with_kind_mut(|kind| run(kind))
     }
 
-    /// Runs with leave to change what is remembered. After an error half-way it is forgotten: the
-    /// blocks know.
+    /// Runs with write access to the state. After an error halfway the state is dropped, as the
+    /// blocks have the truth.
     fn with_kind_mut<T>(
         &self,
         run: impl FnOnce(&mut Kind) -> Result<T, ZapError>,
@@ -430,7 +431,7 @@ impl<B: ZapBlocks> Zap<B> {
             None => self.load()?,
         };
         let outcome = run(&mut kind);
-        // What was refused changed nothing.
+        // A refused change has changed nothing.
         if let Ok(_) | Err(ZapError::Exists | ZapError::NotFound) = outcome {
             *slot = Some(kind);
         }

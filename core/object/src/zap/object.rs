@@ -1,7 +1,7 @@
 //! ZAPs in objects: [`ObjectZap`].
 //!
-//! What is remembered of a ZAP is kept with its object, so all handles on one object share it. A
-//! handle borrows the operation on whose behalf it reads, so it lives as long as one request.
+//! The state of a ZAP in memory is kept with its object, so all handles on one object share it. A
+//! handle borrows the operation of its reads, so it lives as long as one request.
 
 use std::sync::Arc;
 

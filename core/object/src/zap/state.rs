@@ -1,15 +1,15 @@
-//! What is remembered of a ZAP between calls.
+//! The state of a ZAP in memory between calls.
 //!
 //! # Mechanism
-//! A micro ZAP is a list, and finding a name in it would mean looking at all of it. An index from
-//! hash and differentiator to slot is made when the ZAP is first used and kept true with each
-//! change; it is also the order of walks. Of a fat ZAP the decoded header is kept, and which leaves
-//! were checked, since a check looks at every chunk.
+//! A micro ZAP is a list, and a lookup would scan all of it. An index from hash and differentiator
+//! to slot is made when the ZAP is first used and updated with each change; it is also the order of
+//! walks. Of a fat ZAP the decoded header is kept, and which leaves were checked, since a check
+//! reads every chunk.
 //!
 //! # Invariants
-//! - The state says what the newest contents of the blocks say. A thread that changes the blocks
+//! - The state agrees with the newest contents of the blocks. A thread that changes the blocks
 //!   holds the write lock.
-//! - The state can be forgotten at any time; it is made again from the blocks.
+//! - The state can be dropped at any time; it is made again from the blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tarn_host::lock::RwLock;
@@ -21,7 +21,7 @@ use crate::ranks::ZAP;
 /// How many leaves are remembered as checked.
 pub(super) const CHECKED_LEAVES_MAX: usize = 4096;
 
-/// What is remembered of one ZAP.
+/// The state of one ZAP.
 #[derive(Debug)]
 pub struct ZapState {
     pub(super) kind: RwLock<Option<Kind>>,
@@ -36,7 +36,7 @@ impl Default for ZapState {
 }
 
 impl ZapState {
-    /// Forgets everything: the object was freed, or its contents were replaced from outside.
+    /// Drops the state: the object was freed, or its contents were replaced from outside.
     pub fn forget(&self) {
         *self.kind.write() = None;
     }
