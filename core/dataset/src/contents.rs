@@ -1,7 +1,7 @@
-//! What a dataset's object set says of itself: whether it is a file system or a volume, and the
-//! facts fixed at its creation.
+//! The facts in a dataset's object set: whether it is a file system or a volume, and the properties
+//! fixed at its creation.
 //!
-//! Object 1 of a file system is its master node, a ZAP with its version and how it treats names.
+//! Object 1 of a file system is its master node, a ZAP with its version and its treatment of names.
 //! Object 1 of a volume is its data, and object 2 a ZAP with its size.
 
 use crate::dataset::Dataset;

@@ -1,10 +1,10 @@
-//! Bookmarks that count: how much of what a dataset had at a bookmark was freed before the next
-//! snapshot (feature `bookmark_written`).
+//! Counting bookmarks: the space of a bookmark's blocks that were freed before the next snapshot
+//! (feature `bookmark_written`).
 //!
 //! # Mechanism
-//! `written#mark` and estimates of streams from a bookmark need to know what was lost since. A
-//! bookmark at or after the newest snapshot counts every block that the head gives up and that it
-//! had when the bookmark was made. When the next snapshot is taken, its count is final.
+//! `written#mark` and size estimates of streams from a bookmark need the freed space since. A
+//! bookmark at or after the newest snapshot counts every block that the head kills and that existed
+//! when the bookmark was made. When the next snapshot is taken, its count is final.
 
 use crate::dataset::Dataset;
 use crate::deadlist;

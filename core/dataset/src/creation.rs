@@ -1,4 +1,4 @@
-//! Making directories and datasets: the steps that creating a pool and creating a file system
+//! Creates directories and datasets: the steps that creating a pool and creating a file system
 //! share.
 
 use crate::deadlist;

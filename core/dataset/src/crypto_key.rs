@@ -1,13 +1,13 @@
-//! Keys of encrypted datasets: as they are stored, wrapped by a key that only their owner has.
+//! Wrapped keys of encrypted datasets, as they are stored.
 //!
 //! # Mechanism
-//! Every directory of an encrypted file system or volume leads to an object of the MOS, a ZAP, with
-//! the keys of its blocks; clones share that of their origin, and count. The keys in it are
-//! encrypted with a wrapping key, which an *encryption root* has a passphrase or the like for;
-//! datasets below it are opened with its.
+//! Every directory of an encrypted file system or volume names an object of the MOS, a ZAP, with
+//! the keys of its blocks; clones share that of their origin, with a count. The keys in it are
+//! encrypted with a wrapping key, which comes from the passphrase or key of an *encryption root*;
+//! datasets below inherit it.
 //!
-//! Nothing is opened here. A raw stream brings the object ([`KeyFacts`]), and takes it along;
-//! the key is made, shared, and removed with the last that uses it.
+//! No key is unwrapped here. A raw stream brings the object ([`KeyFacts`]), and a send includes it;
+//! the object is created, shared, and removed with the last directory that uses it.
 //!
 //! # Invariants
 //! - A directory leads to a key exactly when its blocks are sealed with it.

@@ -1,16 +1,16 @@
-//! Deadlists: making them, adding to them, and dividing them when snapshots go.
+//! Deadlists: creating, appending, and splitting them when snapshots are destroyed.
 //!
-//! The stored form is in [`tarn_ondisk::deadlist`]; what the lists mean, and where their blocks go
-//! when a snapshot is destroyed, in the theory of snapshots. Many lists of a deadlist are empty,
-//! above all in datasets that never had a snapshot; with the feature `empty_bpobj` they are one
-//! object that all share, and a list gets an object of its own with its first block.
+//! The stored form is in [`tarn_ondisk::deadlist`]; the meaning of the lists, and where their
+//! blocks go when a snapshot is destroyed, in the theory of snapshots. Many lists of a deadlist are
+//! empty, above all in datasets that never had a snapshot; with the feature `empty_bpobj` they are
+//! one object that all share, and a list gets an object of its own with its first block.
 //!
 //! # Old pools
 //! A pool of before version 26 has each deadlist in one list, and keeps those when it is upgraded:
-//! that of the head of `$ORIGIN`, of which every new dataset is a clone, for good. Such a list is
-//! added to, asked what it has, and freed; nothing here divides it. What is made after a dataset
-//! that has one gets the keys that it would have. In a pool that is still that old nothing can be
-//! made ([`check_pool`]): other programs do not know the form that we store.
+//! that of the head of `$ORIGIN`, of which every new dataset is a clone, for good. Such a list can
+//! be appended to, summed, and freed; nothing here splits it. A dataset created after one with such
+//! a list gets the keys that it would have. In a pool that is still that old nothing can be created
+//! ([`check_pool`]): older programs do not know the form that is stored here.
 
 use crate::error::DatasetError;
 use crate::namespace::View;

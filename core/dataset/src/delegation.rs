@@ -1,17 +1,18 @@
-//! Delegation: what users without privilege may do with a dataset.
+//! Delegation: permissions of users without privilege for datasets.
 //!
 //! # Mechanism
-//! A permission is given in a directory of the tree, for the dataset itself or for what is below
-//! it, to a user, a group or everyone; by itself, or as a member of a set. Whether a user has one
-//! for a dataset is looked up from its directory to the root: what is given in the dataset's own
-//! counts where it is *local*, what is given above where it is for *descendents*. Snapshots are
-//! descendents of their dataset. A set may be defined anywhere on that way; the nearest definition
-//! counts.
+//! A permission is granted in a directory of the tree, for the dataset itself or for datasets below
+//! it, to a user, a group or everyone; by itself, or as a member of a set. A user's permission for
+//! a dataset is looked up from its directory to the root: grants in the dataset's own directory
+//! count where they are *local*, grants above where they are for *descendents*. Snapshots are
+//! descendents of their dataset. A set may be defined in any directory on that path; the nearest
+//! definition counts.
 //!
-//! The creator of a dataset gets what is set aside for creators above it, as own permissions.
+//! The creator of a dataset gets the permissions of create time of the directories above, as grants
+//! of its own.
 //!
-//! `engine` asks what is delegated before it carries out a command; the tasks that
-//! change the tree ask for limits only ([`on_behalf`](crate::ops::on_behalf)).
+//! `engine` checks permissions before it carries out a command; the tasks that change the tree
+//! check limits only ([`on_behalf`](crate::ops::on_behalf)).
 
 use crate::dataset::Dataset;
 use crate::directory::Directory;

@@ -1,10 +1,9 @@
-//! Features that single datasets use: which a setting needs, and how a dataset says that it uses
-//! one.
+//! Features that single datasets use: the feature that a setting needs, and the mark of its use.
 //!
 //! # Mechanism
 //! A dataset that uses a feature has the feature's guid as a name in its own ZAP, and counts once
-//! for the pool. It goes on doing so until it is destroyed, for its blocks stay what they are. A
-//! snapshot takes the names over from its head.
+//! for the pool. The mark stays until the dataset is destroyed, since its blocks stay as they are.
+//! A snapshot copies the marks of its head.
 
 use crate::error::DatasetError;
 use crate::task::{FeatureCounts, TaskContext};

@@ -1,16 +1,15 @@
-//! How many file systems and snapshots are below a directory (feature `filesystem_limits`).
+//! Counts of file systems and snapshots below a directory (feature `filesystem_limits`).
 //!
 //! # Mechanism
 //! The counts are in the directory's own ZAP. They are made for a whole subtree when a limit is
-//! first set on its top, and kept true from then on by each creation, destruction and move below. A
-//! directory without counts ends the way up: no limit was ever set there or above.
+//! first set on its top, and updated from then on by each creation, destruction and move below. An
+//! update stops at a directory without counts: no limit was ever set there or above.
 //!
-//! What a stream goes into counts like any other, though it is not listed and no limit keeps it
-//! from being made: OpenZFS counts it, and where it takes one off that was never counted it stops
-//! for good.
+//! The head of a receive counts like any other, though it is not listed and no limit stops it:
+//! OpenZFS counts it, and panics where it subtracts one that was never counted.
 //!
-//! The limits themselves bind users without the right to change them; administrators of the pool
-//! are not kept by them.
+//! The limits themselves bind users without permission to change them, and not administrators of
+//! the pool.
 
 use crate::directory::Directory;
 use crate::error::DatasetError;

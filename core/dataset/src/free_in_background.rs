@@ -1,18 +1,20 @@
-//! Freeing what was destroyed, a bite per group.
+//! Frees destroyed datasets in the background (async destroy), a part per txg.
 //!
 //! # Mechanism
-//! Three objects of the MOS say what is left: a list of block pointers (of destroyed snapshots), a
-//! list of trees (of destroyed file systems and volumes) and a set of [livelists](crate::livelist)
-//! (of destroyed clones). In the first pass of each group some are freed, until the budget is used
-//! up. What is freed is taken off the directory `$FREE`, to which all of it was charged when it was
-//! destroyed. When the last tree is gone, so are its list and the use of the feature.
+//! Three objects of the MOS have the remaining blocks: a list of block pointers (of destroyed
+//! snapshots), a list of trees (of destroyed file systems and volumes) and a set of
+//! [livelists](crate::livelist) (of destroyed clones). In the first pass of each txg some are
+//! freed, until the budget is used up. Their space is subtracted from the directory `$FREE`, to
+//! which all of it was charged when it was destroyed. When the last tree is freed, its list and the
+//! use of the feature are removed.
 //!
-//! What is below a block that cannot be read cannot be found. Unless told otherwise we stop there
-//! and try again in each group, for the device may come back. Told to leak, we go on; what is left
-//! in `$FREE` in the end is moved to `$LEAK`.
+//! Blocks below an unreadable block cannot be found. By default freeing stops there and tries again
+//! in each txg, since the device may come back. With leaking allowed it goes on; the space left in
+//! `$FREE` in the end is moved to `$LEAK`.
 //!
 //! # After a crash
-//! Freeing goes on where the last stored group left it: how far a tree has come is stored with it.
+//! Freeing goes on where the last stored txg left it: its position in a tree is stored with the
+//! tree.
 
 use crate::creation::FREE_DIRECTORY;
 use crate::directory::Directory;

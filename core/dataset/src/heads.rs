@@ -1,12 +1,12 @@
-//! Opening the object sets of heads for writing, and telling them how blocks are to be written.
+//! Opens the object sets of heads for writing, and sets how their blocks are written.
 //!
 //! # Mechanism
 //! All mounts of a dataset, and the sync thread, change the same object set: a table has those that
 //! are open. A set is opened as the MOS says it is stored; that is right because the sync thread
 //! holds each changed set until its new root is in the MOS.
 //!
-//! How blocks are written follows from properties ([`policy_of`]); when properties change, open
-//! sets are told.
+//! The write policy follows from properties ([`policy_of`]); when properties change, open sets get
+//! the new one.
 
 use crate::dataset::Dataset;
 use crate::error::DatasetError;

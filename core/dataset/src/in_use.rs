@@ -1,19 +1,19 @@
-//! Datasets in use: snapshots that are read, and heads that must stay as they are.
+//! Datasets in use: snapshots that are read, and heads that must not change.
 //!
 //! # Problem
 //! Sending takes hours. A snapshot that is being sent is not destroyed meanwhile: the command that
-//! would destroy it is refused as busy. And no reader begins with a dataset that is about to go:
-//! its blocks are freed and used again, and what the reader found would be something else.
+//! would destroy it is refused as busy. And no reader begins with a dataset that is about to be
+//! destroyed: its blocks are freed and reused, and the reader would get other data.
 //!
 //! # Mechanism
-//! A table says how often each dataset is in use, and which the sync thread has decided to destroy
-//! or to change. A task decides when it checks for the second time, and from then to the end of its
-//! turn what it has decided on cannot be taken into use. Nothing of this is stored.
+//! A table counts the uses of each dataset, and has those that the sync thread has decided to
+//! destroy or to change. A task decides when it checks for the second time, and from then to the
+//! end of its turn its datasets cannot be taken into use. Nothing of this is stored.
 //!
 //! # Invariants
-//! - What is in use is not decided on, and what is decided on is not taken into use: both are one
-//!   step in one table.
-//! - A reader that looks for a dataset when it already has it in use finds what stays.
+//! - A dataset in use is not decided on, and one that is decided on is not taken into use: both are
+//!   one step in one table.
+//! - A reader that takes a dataset into use and then looks it up finds one that stays.
 
 use crate::error::DatasetError;
 use crate::namespace::Namespace;

@@ -1,5 +1,5 @@
 //! The tree of datasets of a new pool: the root, the directories that the pool's own space is
-//! charged to, and the origin that all datasets come from.
+//! charged to, and `$ORIGIN`, from which all datasets descend.
 
 use crate::creation;
 pub use crate::creation::{FillError, FillFilesystem, NewFilesystem};

@@ -1,8 +1,8 @@
-//! The intent logs of datasets that an earlier run left behind: their blocks hang off the head of
-//! the object set, not off an object, and so are freed apart.
+//! The intent logs of datasets after a crash: their blocks are reached from the objset block, not
+//! from an object, and so are freed apart.
 //!
-//! Logs are claimed when a pool is opened ([`StoreClaims`]); what is claimed is freed when it was
-//! replayed ([`ForgetLog`]), or with its dataset.
+//! Logs are claimed when a pool is opened ([`StoreClaims`]); claimed blocks are freed after the
+//! replay ([`ForgetLog`]), or with their dataset.
 
 use crate::error::DatasetError;
 use crate::namespace::View;

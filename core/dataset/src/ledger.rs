@@ -1,14 +1,13 @@
-//! Ledgers: what becomes of the blocks that storing an object set makes and gives up.
+//! Ledgers: account for the blocks born and killed while an object set is stored.
 //!
 //! # Mechanism
-//! While a group is stored, each dataset's ledger hears of every block born and killed. A killed
-//! block born after the newest snapshot has no owner any more and is freed. An older one is
-//! still in that snapshot, and goes to the deadlist. The sums are gathered here, and charged once
-//! when the set is stored: to the dataset's `referenced` and `unique`, and to its directory and all
-//! above it.
+//! While a txg is stored, each dataset's ledger gets every block born and killed. A killed block
+//! born after the newest snapshot has no owner any more and is freed. An older one is still in that
+//! snapshot, and goes to the deadlist. The sums are gathered here, and charged once when the set is
+//! stored: to the dataset's `referenced` and `unique`, and to its directory and all above it.
 //!
 //! The MOS has no snapshots, and cannot be changed while it is stored. Its sums are charged to the
-//! directory `$MOS` in the next pass, until they are nothing.
+//! directory `$MOS` in the next pass, until they are zero.
 //!
 //! # Invariants
 //! - `referenced` is the sum of the blocks that the head's tree leads to; `unique` of those born

@@ -1,8 +1,8 @@
 //! Datasets: file systems, volumes, snapshots, and the tree of directories that names them.
 //!
 //! # Problem
-//! A pool holds thousands of file systems, each with properties, limits and counts of space that
-//! must be right to the byte, in a tree that is renamed and destroyed while it is in use.
+//! A pool holds thousands of file systems, each with properties, limits and space counts that must
+//! be right to the byte, in a tree that is renamed and destroyed while it is in use.
 //!
 //! # Mechanism
 //! The tree is stored in the MOS, as directories and datasets ([`namespace`] has the theory). A

@@ -1,47 +1,44 @@
-//! Whether more may be written: quotas, reservations, and what the pool has left.
+//! Room for writes: quotas, reservations, and the pool's free space.
 //!
 //! # Problem
-//! How much room a write takes is known when its group is stored, seconds after the writer was told
-//! that it went well. By then it is too late to refuse, so a writer is asked for before, by what it
-//! takes at worst.
+//! The space of a write is known when its txg is stored, seconds after the writer was told that it
+//! succeeded. By then it is too late to refuse, so each writer asks before, for its worst case.
 //!
 //! # Mechanism
-//! A writer asks for leave to take so many bytes at worst. What was dirtied and is not stored
-//! counts with what it takes at worst, set by set (`tarn_object`'s `in_flight`); so do leaves that
-//! are given and not used yet. A leave is used up when its transaction is over: then its changes
-//! are dirty.
+//! A writer reserves worst-case bytes. Dirty data that is not stored counts with its worst case,
+//! set by set (`tarn_object`'s `in_flight`); so do reservations that are not used yet. A
+//! reservation ends with its transaction: then its changes are dirty.
 //!
-//! The question goes from the dataset's directory up to the root, as far as no reservation pays for
-//! the answer. At each:
+//! The check goes from the dataset's directory up to the root, as far as no reservation covers the
+//! request. At each:
 //!
-//! - what is *stored* reaches the limit: refused, once all that was changed before the question is
-//!   stored, for it may have been removed;
-//! - what is stored, what is in flight and what is wanted fit together: it may write;
-//! - they do not fit, and something is in flight: the writer waits for the next group, after which
-//!   worst cases have become facts, and asks again;
-//! - nothing else is in flight: what can be asked for in smaller pieces is refused, so that it is;
-//!   the smallest piece may write. So limits are reached to the byte, and exceeded by one piece at
-//!   most.
+//! - *stored* space reaches the limit: refused, once all earlier changes are stored, since they may
+//!   have freed space;
+//! - stored space, space in flight and the request fit together: it may write;
+//! - they do not fit, and something is in flight: the writer waits for the next txg, after which
+//!   the worst cases are replaced by real sizes, and asks again;
+//! - nothing else is in flight: a request that can be made in smaller pieces is refused, so that it
+//!   is; the smallest piece may write. So limits are reached to the byte, and exceeded by one piece
+//!   at most.
 //!
-//! What is in flight in the whole pool bounds what is in any directory of it. Only where that bound
-//! does not fit it is looked up which directories it is in ([`Namespace::fold`]).
+//! The space in flight in the whole pool bounds that in any directory. Only where that bound does
+//! not fit, the directories of the space in flight are looked up ([`Namespace::fold`]).
 //!
-//! Where there is plenty of room, a writer is given more leave than it asked for, and later writers
-//! take from that without a question, as long as the group is open.
+//! Where there is plenty of room, a writer reserves more than it asked for, and later writers take
+//! from that without a check, as long as the txg is open.
 //!
-//! A file system's `refquota` is asked first. At the root stands the pool: its size less slop, less
-//! what was freed and cannot be used yet. What gives back room may go halfway into the slop, and no
-//! quota keeps it. The last half of the slop is for storing: space maps, lists of freed blocks, and
-//! other things of the MOS.
+//! A file system's `refquota` is checked first. At the root is the pool: its size less slop, less
+//! freed space that cannot be reused yet. Operations that free space may use half of the slop, and
+//! no quota stops them. The last half of the slop is for storing: space maps, lists of freed
+//! blocks, and other objects of the MOS.
 //!
-//! What a `refreservation` holds free is only for the head itself; for everyone else it counts as
+//! The unused part of a `refreservation` is only for the head itself; for all others it counts as
 //! used.
 //!
 //! # Invariants
-//! - Between its first question and the moment its group is stored a change is counted, once or
-//!   twice.
-//! - All that is promised fits what is free, less a part of the slop, so that storing finds room.
-//! - A caller that asks holds no transaction: it may have to wait for its own txg.
+//! - From its check until its txg is stored, a change is counted, once or twice.
+//! - All reserved room fits the free space, less a part of the slop, so that storing finds room.
+//! - A caller holds no transaction: it may have to wait for its own txg.
 
 use crate::error::DatasetError;
 use crate::namespace::Namespace;

@@ -1,30 +1,30 @@
-//! Livelists: what a clone has stored since it was made, so that it can be destroyed without a walk
-//! (feature `livelist`).
+//! Livelists: the blocks that a clone has written since it was created, so that it can be destroyed
+//! without a walk (feature `livelist`).
 //!
 //! # Problem
 //! A clone that shares most of its blocks with its origin has few of its own, scattered over its
 //! tree. Destroying it by a walk reads the whole tree to find them.
 //!
 //! # Mechanism
-//! From its first group on, a clone's ledger notes each block that is born, and each of them that
-//! dies, in a list that its directory names. The list has the form of a deadlist: parts by birth,
-//! so that a block's birth and death are in the same part. A part that has enough is followed by
-//! another from the next group on ([`Recorder`]); one of which half has died is written anew
-//! without pairs of birth and death ([`condense`]), and joins the one before it if both are small.
+//! From its first txg on, a clone's ledger appends each block that is born, and each of them that
+//! dies, to a list that its directory names. The list has the form of a deadlist: parts by birth,
+//! so that a block's birth and death are in the same part. A full part is followed by another from
+//! the next txg on ([`Recorder`]); one of which half has died is rewritten without pairs of birth
+//! and death ([`condense`]), and joins the one before it if both are small.
 //!
-//! The list is given up where it stops being worth it, or true: when the clone gets a snapshot, is
-//! promoted, goes back or receives, when its list contradicts it, and when less than three quarters
-//! of it are its origin's.
+//! The list is dropped where it is not useful, or not complete, any more: when the clone gets a
+//! snapshot, is promoted, rolled back or received into, when its list contradicts it, and when less
+//! than three quarters of it are its origin's.
 //!
-//! A clone that is destroyed with its list hands it to the pool ([`hand_over`]); what is left on it
-//! is freed in the background ([`free_in_background`](crate::free_in_background)).
+//! A clone that is destroyed with its list hands it to the pool ([`hand_over`]); the blocks left on
+//! it are freed in the background ([`free_in_background`](crate::free_in_background)).
 //!
 //! # Invariants
-//! - A clone with a livelist has no snapshots. So a block that was born after its origin is no
-//!   other dataset's.
+//! - A clone with a livelist has no snapshots. So a block that was born after its origin belongs to
+//!   no other dataset.
 //! - A list that was not handed over is never the only way to find a block.
-//! - A block is freed by a list only where the list, as a whole, agrees with what the clone was
-//!   charged.
+//! - A block is freed by a list only where the list's sums agree with the space charged to the
+//!   clone.
 
 use crate::deadlist;
 use crate::directory::Directory;

@@ -1,8 +1,8 @@
-//! Looking at many datasets, one after the other.
+//! Lists many datasets, one after the other.
 //!
 //! # Problem
 //! There can be tens of thousands. To see all of them at one instant, everything would have to be
-//! read again whenever one is made or destroyed meanwhile, and a busy pool could never be listed.
+//! read again after each creation or destruction, and a busy pool could never be listed.
 //!
 //! # Mechanism
 //! Each dataset is seen in one state, with the names of the datasets below it; the tree as a whole

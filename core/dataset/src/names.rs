@@ -1,6 +1,6 @@
-//! Names of pools and datasets: which may be, and why another may not.
+//! Names of pools and datasets: the rules, and the refusals.
 //!
-//! The rules are OpenZFS's, and so are the words of a refusal: they are printed after the name
+//! The rules are OpenZFS's, and so are the texts of refusals: they are printed after the name
 //! (`cannot create 'tank/a%b': invalid character '%' in name`).
 
 use std::fmt;

@@ -1,21 +1,21 @@
-//! The datasets of a pool: the tree of names, from `tank/home@monday` to objects of the MOS and
-//! back, and what is open of it.
+//! The datasets of a pool: the stored tree of names, from `tank/home@monday` to objects of the MOS,
+//! and the open datasets.
 //!
 //! # Mechanism
 //! A dataset's name is a path of directories (`Directory`), each an object of the MOS with a ZAP of
-//! children. A directory has a head dataset; the head has a ZAP of its snapshots' names. Nothing of
-//! this is kept in memory here: objects and ZAPs are cached below, and a second copy would have to
-//! be kept true.
+//! children. A directory has a head dataset; the head has a ZAP of its snapshots' names. None of
+//! this is copied to memory here: objects and ZAPs are cached below, and a second copy would have
+//! to be kept in step.
 //!
 //! [`Namespace`] has two halves. The *stored* one is the tree in the MOS, which the sync thread
 //! changes while other threads read it: a reader that must see one state uses
 //! [`Namespace::consistently`]. The *open* one is in memory only: object sets of heads, intent
-//! logs, receives, uses, promised room. The files of this crate that need both (`heads`,
+//! logs, receives, uses, reserved room. The files of this crate that need both (`heads`,
 //! `open_logs`, `receiving`, `in_use`, `limits`) add methods to [`Namespace`], and neither half
 //! knows them.
 //!
 //! # Knows nothing about
-//! Mounting, and how properties are shown.
+//! Mounting, and the display of properties.
 
 use crate::error::DatasetError;
 use crate::open::{OpenDatasets, PromisedRoom};

@@ -1,11 +1,11 @@
-//! The intent logs of datasets that are mounted, and what becomes of them with each group.
+//! The open intent logs of datasets, and their part in each txg.
 //!
-//! A log lives longer than the mount of its dataset: its blocks are freed with a later group. So
-//! the table of open logs keeps it until it is closed ([`Namespace::close_log`]) and forgotten
-//! ([`Namespace::forget_log`]). The kernel may end a mount without asking: its log stays open until
-//! the dataset is mounted and unmounted again, or the pool is closed ([`Namespace::close_logs`]).
-//! Commands that destroy or replace a dataset close its log first, mounted or not: what is put into
-//! it afterwards is lost with the dataset.
+//! A log lives longer than the mount of its dataset: its blocks are freed with a later txg. So the
+//! table of open logs keeps it until it is closed ([`Namespace::close_log`]) and removed
+//! ([`Namespace::forget_log`]). The kernel may end a mount without a request: its log stays open
+//! until the dataset is mounted and unmounted again, or the pool is closed
+//! ([`Namespace::close_logs`]). Commands that destroy or replace a dataset close its log first,
+//! mounted or not: later records are lost with the dataset.
 
 use crate::error::DatasetError;
 use crate::feature_use;

@@ -1,10 +1,9 @@
-//! Receives under way: claiming heads, and storing how far each stream has come.
+//! Receives under way: claims heads, and stores the position of each stream.
 //!
 //! # Mechanism
-//! A receive notes, with each transaction, up to where its stream has gone in. When the group of
-//! the transaction is stored, the newest note of the group goes into the head's own ZAP. So what is
-//! stored of a head and what is said of it belong together, and a stream that was cut goes on
-//! exactly there.
+//! A receive notes its stream's position with each transaction. When the txg of the transaction is
+//! stored, the newest note of the txg goes into the head's own ZAP. So a head's stored contents and
+//! its stored position agree, and a cut stream is resumed exactly there.
 
 use crate::error::DatasetError;
 use crate::namespace::Namespace;

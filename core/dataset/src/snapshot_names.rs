@@ -1,5 +1,4 @@
-//! The names of a head's snapshots, with what is told of them elsewhere: their count, and when they
-//! last changed.
+//! The names of a head's snapshots, with their count and the time of their last change.
 
 use crate::dataset::Dataset;
 use crate::error::DatasetError;

@@ -1,16 +1,16 @@
-//! Charging space to directories: one change, felt by every ancestor as far as no reservation has
-//! paid for it.
+//! Charges space to directories: a change of one changes every ancestor, as far as no reservation
+//! covers it.
 //!
 //! # Mechanism
-//! A directory's `used` changes by what was allocated or freed. Its parent counts the directory as
-//! the larger of what is used and what is reserved, so the parent's `used` changes by the
-//! difference of that; and so on up to the root. In the parent the change is split: `children` by
-//! what the child really uses now, and `child_reservations` by the rest. Sizes before and after
-//! compression go up unchanged.
+//! A directory's `used` changes by the allocated or freed bytes. Its parent counts the directory as
+//! the larger of its used and its reserved space, so the parent's `used` changes by the difference
+//! of that; and so on up to the root. In the parent the change is split: `children` by the child's
+//! used space, and `child_reservations` by the rest. Sizes before and after compression are added
+//! unchanged.
 //!
 //! # Invariants
 //! - The five parts of a directory add up to its `used`.
-//! - Nothing goes below zero, unless the pool came with wrong sums.
+//! - No part goes below zero, unless the pool came with wrong sums.
 
 use crate::error::DatasetError;
 use crate::stored_tree::DEPTH_MAX;

@@ -1,11 +1,10 @@
-//! The door [`SpaceDoor`]: how much room a file system or volume has, and whether a change may take
-//! more.
+//! The door [`SpaceDoor`]: the room of a file system or volume, and whether a change may take more.
 //!
 //! # Mechanism
-//! A dataset's room follows from its quotas, those above it, and what the pool has free, which are
-//! known where the pool is ([`limits`](crate::limits)). What is served from a dataset asks through
-//! this door, before it opens a transaction: room is promised by what a change takes at worst, and
-//! the promise is kept until the change is counted as dirty.
+//! A dataset's room follows from its quotas, those above it, and the pool's free space, which are
+//! known where the pool is ([`limits`](crate::limits)). A front end asks through this door before
+//! it opens a transaction: room is reserved for the worst case of a change, until the change is
+//! counted as dirty.
 
 use std::any::Any;
 use std::sync::Arc;

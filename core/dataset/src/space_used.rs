@@ -1,18 +1,18 @@
-//! How space is counted: what a dataset uses, what its directory uses, what is left.
+//! Space accounting: used and available space of datasets and directories.
 //!
 //! # Mechanism
 //! Each directory has one number, `used`, for itself and everything below it. It has five parts:
-//! what the head alone refers to, what only snapshots hold, what children use, what children
-//! reserve beyond that, and what a refreservation holds free. A change in one directory changes
-//! every ancestor, but only as far as a reservation does not already count it: with a reservation
-//! of 10 GiB, the parent is charged 10 GiB until more than that is used.
+//! the head's unique space, space held by snapshots only, the children's used space, the children's
+//! unused reservations, and a refreservation's unused part. A change in one directory changes every
+//! ancestor, but only as far as a reservation does not already count it: with a reservation of 10
+//! GiB, the parent is charged 10 GiB until more than that is used.
 //!
-//! What is left to a directory is the least of what its own quota and all its ancestors' leave; at
-//! the root, the size of the pool less slop. A reservation that is not used up adds to what its
-//! owner may take from the parent.
+//! The available space of a directory is the least of what its own quota and those of its ancestors
+//! leave; at the root, the size of the pool less slop. An unused reservation adds to what its owner
+//! may take from the parent.
 //!
-//! All sizes here are deflated bytes: what a block allocates, divided by what a raidz spends on
-//! parity.
+//! All sizes here are deflated bytes: the allocated size of a block, divided by its vdev's parity
+//! ratio.
 
 use crate::dataset::Dataset;
 use crate::deadlist;

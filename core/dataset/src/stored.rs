@@ -1,8 +1,7 @@
 //! Reading and writing the MOS: stored structures in bonus buffers, values in ZAPs.
 //!
-//! Everything the tree of datasets knows is in objects of the MOS. The functions here are the only
-//! ones of this crate that touch their bytes. Number zero for an object means that there is none:
-//! its ZAP is empty.
+//! The tree of datasets is stored in objects of the MOS. The functions here are the only ones of
+//! this crate that read their bytes. Object number zero means that there is none: its ZAP is empty.
 
 use crate::error::DatasetError;
 use std::sync::Arc;

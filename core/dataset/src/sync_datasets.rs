@@ -1,7 +1,7 @@
-//! Storing the datasets that a group has changed.
+//! Stores the dirty datasets of a txg.
 //!
 //! A user that had a dataset open when it was destroyed may still change its object set, in memory.
-//! Such changes go nowhere: the dataset's number may be that of another one by now.
+//! Such changes are dropped: the dataset's number may be that of another one by now.
 
 use crate::error::DatasetError;
 use crate::ledger::HeadLedger;

@@ -1,16 +1,16 @@
-//! Tasks: changes of the tree of datasets, made where nothing else can change.
+//! Sync tasks: changes of the tree of datasets that run in the sync thread.
 //!
 //! # Mechanism
-//! A [`SyncTask`] is asked for by any thread and runs in the pool's sync thread, in the first pass
-//! of a txg. `check` may refuse; it runs twice: at once, for a quick answer, and again right before
-//! `apply`. `apply` works with a [`TaskContext`], which has everything it needs: the tree, leave to
-//! change, counts of features, the time that all changes of one txg share, and a place for records
-//! of the pool's internal history.
+//! Any thread can submit a [`SyncTask`], which runs in the pool's sync thread, in the first pass of
+//! a txg. `check` may refuse; it runs twice: at once, for a quick answer, and again right before
+//! `apply`. `apply` works with a [`TaskContext`]: the tree, the permission to change it, feature
+//! counts, the time that all changes of one txg share, and a place for records of the pool's
+//! internal history.
 //!
 //! # Invariants
 //! - `check` changes nothing.
-//! - A change that a pool has no room for is refused before `check` ([`SyncTask::room`]): storing
-//!   it would use up what storing needs.
+//! - A change that a pool has no room for is refused before `check` ([`SyncTask::room`]): it would
+//!   use up the room that storing needs.
 //! - After `check` has agreed, `apply` fails only when the MOS cannot be read or grown; the pool
 //!   then stops before the txg is stored.
 

@@ -1,9 +1,9 @@
-//! How much must be set aside so that a volume can always be written to its full size.
+//! The refreservation with which a volume can always be written to its full size.
 //!
 //! # Mechanism
-//! Every block of data, and every block of pointers above them, as often as copies ask for. On a
-//! raidz a small block takes more room for its parity than the 128 KiB block that all sizes are
-//! relative to, and the reservation grows by that.
+//! It has room for every data block and every indirect block above them, times `copies`. On a raidz
+//! a small block takes more parity than the 128 KiB block that all sizes are relative to, and the
+//! reservation grows by that.
 
 use tarn_block::BlockIo;
 use tarn_ondisk::units::PhysicalSize;

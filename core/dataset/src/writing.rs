@@ -1,8 +1,8 @@
-//! Changing the MOS: stored structures in bonus buffers, values in ZAPs, objects that come and go.
+//! Changes the MOS: stored structures in bonus buffers, values in ZAPs, new and freed objects.
 //!
 //! The counterpart of [`stored`](crate::stored). Everything here is for the sync thread, which
-//! alone changes the MOS. Errors are those of reading before a change, and the pool stops on them:
-//! the functions are called when a task has been checked.
+//! alone changes the MOS. Errors are those of reads before a change, and suspend the pool: the
+//! functions are called after a task's check.
 
 use crate::error::DatasetError;
 use crate::stored::{Reading, is_zap, read_bonus};

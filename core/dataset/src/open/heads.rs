@@ -1,8 +1,8 @@
 //! The object sets of heads that are open for writing: one for each dataset, shared by all users.
 //!
 //! # Mechanism
-//! The table knows which are open, and keeps none of them: an object set lives as long as it is
-//! used, and while it has changes that are not stored.
+//! The table has weak references to them: an object set lives as long as it is used, and while it
+//! has changes that are not stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

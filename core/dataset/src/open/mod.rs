@@ -1,8 +1,8 @@
-//! What is open of the datasets of a pool: object sets, intent logs, receives, uses, and the room
-//! that writers were promised. In memory only: each table is empty when the pool is imported.
+//! Open datasets of a pool, in memory only: object sets, intent logs, receives, uses, and reserved
+//! room. Each table is empty when the pool is imported.
 //!
 //! The tables here know nothing of the tree. Files beside this folder join both: `heads` opens an
-//! object set by what the tree says, `limits` judges room by what is stored and what is promised.
+//! object set from the tree, `limits` judges room by stored and reserved space.
 
 mod heads;
 mod logs;

@@ -1,4 +1,5 @@
-//! What all datasets of a pool together may use. `pool` says so at import and after each txg.
+//! The space that all datasets of a pool together may use. `pool` sets it at import and after each
+//! txg.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,7 +1,6 @@
-//! Room that writers were promised: leave to take so many bytes at worst, until their changes are
-//! dirty.
+//! Reserved room of writers: worst-case bytes that they may take, until their changes are dirty.
 //!
-//! What was dirtied counts in the transactions of `tarn_object`; the file `limits` judges both
+//! Dirty changes count in the transactions of `tarn_object`; the file `limits` judges both
 //! together.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Receives under way: which heads are being received into, and how far each stream has come.
+//! Receives under way: the heads that are received into, and the position of each stream.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! How often each dataset is in use, and which the sync thread has decided to destroy or to change.
+//! Counts the uses of each dataset, and has those that the sync thread has decided to destroy or to
+//! change.
 //!
 //! # Invariants
-//! - What is in use is not decided on, and what is decided on is not taken into use: both are one
-//!   step in one table.
+//! - A dataset in use is not decided on, and one that is decided on is not taken into use: both are
+//!   one step in one table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tarn_host::lock::{Mutex, Rank};

@@ -1,9 +1,9 @@
-//! Making and destroying bookmarks.
+//! `zfs bookmark`: makes and destroys bookmarks.
 //!
 //! # Mechanism
-//! A bookmark is what is kept of a snapshot, or of another bookmark, to send from: its guid and
-//! when it was made. It is in a ZAP of the head's. In a pool with the feature `bookmark_written` it
-//! also counts what was freed since ([`counting_bookmarks`]); as long as it does, deadlists keep
+//! A bookmark keeps what an incremental send needs of a snapshot, or of another bookmark: its guid
+//! and its txg. It is in a ZAP of the head. In a pool with the feature `bookmark_written` it also
+//! counts the blocks freed since ([`counting_bookmarks`]); as long as it does, deadlists keep
 //! births before and after it apart, as they do for a snapshot.
 //!
 //! Several bookmarks are made or destroyed in one group, or none of them.

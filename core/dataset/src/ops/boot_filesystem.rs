@@ -1,4 +1,4 @@
-//! The pool property `bootfs`, which goes with the dataset that it names.
+//! The pool property `bootfs`, which is cleared when its dataset is destroyed.
 
 use crate::error::DatasetError;
 use crate::writing::Writing;

@@ -1,9 +1,9 @@
-//! Making clones: file systems and volumes that begin as a snapshot is.
+//! `zfs clone`: file systems and volumes that begin with a snapshot's contents.
 //!
 //! # Mechanism
 //! A clone's head leads to the object set of its origin, and from then on writes blocks of its own.
-//! Every dataset is a clone, of the pool's empty snapshot if of no other; so all there is to do
-//! beside what making a file system does is to take over what the origin is, and to forget the
+//! Every dataset is a clone, of the pool's empty snapshot (`$ORIGIN`) if of no other; so beside the
+//! creation of a file system, all there is to do is to copy the origin's facts, and to drop the
 //! intent log that the origin's head had when the snapshot was taken.
 
 use super::create::{Made, apply_settings, check_name, check_new};

@@ -1,15 +1,15 @@
-//! Counting for owners what was there before the pool could: the features `userobj_accounting` and
+//! Starts owner accounting in existing datasets, when the features `userobj_accounting` and
 //! `project_quota` were enabled later.
 //!
 //! # Mechanism
-//! [`BeginCounting`] has the dataset use the features, so that everything that is stored from then
-//! on is counted; projects are counted right then. The objects that are there follow in open groups
+//! [`BeginCounting`] has the dataset use the features, so that everything stored from then on is
+//! counted; projects are counted right then. Existing objects follow in open txgs
 //! ([`ObjectSet::count_objects`]), by the thread that has the pool's turn, so that the dataset is
-//! neither destroyed nor exchanged meanwhile; then [`EndCounting`] has the head say that they were
-//! all counted.
+//! neither destroyed nor exchanged meanwhile; then [`EndCounting`] sets the flag in the objset
+//! block that all are counted.
 //!
 //! # After a crash
-//! The next mount begins again, with those that are not counted.
+//! The next mount goes on with the objects that are not counted.
 
 use super::receive::half_received::check_whole;
 use crate::error::DatasetError;

@@ -1,16 +1,15 @@
-//! Making a file system or a volume.
+//! Creates a file system or a volume.
 //!
 //! # Mechanism
 //! A directory below the parent's, a head that descends from the pool's empty snapshot, and an
-//! object set that the group stores. What a file system begins with is put in through
-//! [`FillFilesystem`]; what a volume begins with is two objects, and is put in here.
+//! object set that the txg stores. [`FillFilesystem`] writes the first objects of a file system;
+//! the two objects of a volume are written here.
 //!
-//! Some properties are facts of the object set, and are stored there only: how names are treated,
-//! the size of a volume and of its blocks. What was not given of how names are treated comes from
-//! the parent file system.
+//! Some properties are stored only in the object set: the treatment of names, the size of a volume
+//! and of its blocks. Rules of names that are not given come from the parent file system.
 //!
 //! # Knows nothing about
-//! Mounting, and making parents that are missing.
+//! Mounting, and creating missing parents.
 
 use super::receive::half_received::check_whole;
 use super::set::{AUTO, apply_one, check_settings, find};

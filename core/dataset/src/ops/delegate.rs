@@ -1,4 +1,4 @@
-//! Delegating permissions, and taking them back.
+//! `zfs allow` and `zfs unallow`: stores and removes delegated permissions.
 //!
 //! `engine` decides which user may delegate what.
 

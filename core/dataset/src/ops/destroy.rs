@@ -1,24 +1,24 @@
-//! Destroying a file system or volume that has no snapshots and no children. Snapshots are
-//! destroyed in another way ([`destroy_snapshot`](super::destroy_snapshot)); a dataset with all
-//! that depends on it, in one group ([`destroy_together`](super::destroy_together)).
+//! Destroys a file system or volume without snapshots and children. Snapshots:
+//! [`destroy_snapshot`](super::destroy_snapshot); a dataset with its dependents, in one txg:
+//! [`destroy_together`](super::destroy_together).
 //!
 //! # Problem
-//! A dataset of a terabyte has millions of blocks. They cannot all be found and freed in one group.
+//! A dataset of a terabyte has millions of blocks. They cannot all be found and freed in one txg.
 //!
 //! # Mechanism
-//! The name goes at once, with everything in the MOS that is the dataset's: its record, its
-//! deadlist, its directory with properties and counts. Its tree of blocks is handed to the list of
-//! trees that are freed in the background ([`free_in_background`](crate::free_in_background)), and
-//! what it uses is charged to the pool's directory `$FREE` from then on. In a pool without that
-//! feature the tree is freed in the same group.
+//! The name goes at once, with all the dataset's objects in the MOS: its record, its deadlist, its
+//! directory with properties and counts. Its tree of blocks is appended to the list of trees that
+//! are freed in the background ([`free_in_background`](crate::free_in_background)), and its space
+//! is charged to the pool's directory `$FREE` from then on. In a pool without that feature the tree
+//! is freed in the same txg.
 //!
-//! Every dataset is a clone: of the snapshot it was made of, or of the pool's empty one. So the
-//! snapshot before it forgets it, and only what was born after that snapshot is freed.
+//! Every dataset is a clone: of its origin, or of the pool's empty snapshot. So the snapshot before
+//! it is updated, and only blocks born after that snapshot are freed.
 //!
 //! # After a crash
-//! All of it is in one group, and so has happened or not. Older programs destroyed in two steps,
-//! and receiving can be interrupted: what they leave is marked inconsistent, and destroyed at the
-//! next import ([`inconsistent`]).
+//! All of it is in one txg, so it has happened or not. Older programs destroyed in two steps, and a
+//! receive can be interrupted: the datasets that they leave are marked inconsistent, and destroyed
+//! at the next import ([`inconsistent`]).
 //!
 //! # Invariants
 //! - The caller has made sure that the dataset is not open for writing.

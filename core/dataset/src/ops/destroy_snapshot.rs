@@ -2,14 +2,15 @@
 //!
 //! # Mechanism
 //! Between its two neighbours, a snapshot shares each of its blocks with the one before, with the
-//! one after, with both or with neither. The deadlist of the one after has all that are not in that
-//! one, in lists by birth, so each answer is a whole list: born after the snapshot before and dead
-//! in the one after means of no other dataset, and the list goes to the pool's list of blocks to
-//! free; born before means that the one before had it too, and the list is joined with the
-//! snapshot's own. No block is read or looked at, whatever the size of the snapshot. The theory of
-//! snapshots has the picture.
+//! one after, with both or with neither. The deadlist of the next one has the blocks that died
+//! before it, in lists by birth, so each answer is a whole list: blocks born after the previous
+//! snapshot and dead in the next one belong to no other dataset, and the list goes to the pool's
+//! list of blocks to free; blocks born before are in the previous snapshot too, and the list is
+//! joined with the snapshot's own. No block is read, whatever the size of the snapshot. The theory
+//! of snapshots has the picture.
 //!
-//! A snapshot with holds or clones can be marked, and goes with the last of them.
+//! A snapshot with holds or clones can be marked (`zfs destroy -d`), and is destroyed with the last
+//! of them.
 //!
 //! Several snapshots are destroyed in one group, or none of them.
 

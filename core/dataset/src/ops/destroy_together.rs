@@ -1,13 +1,13 @@
-//! Destroying a dataset with all that depends on it.
+//! Destroys a dataset with its dependents.
 //!
 //! # Mechanism
-//! A list has what goes, in an order in which it can: a clone before the snapshot it was made of,
-//! snapshots and children before their head. Each is checked as if those before it were gone
-//! already. When all of them may go, they go, in one group; when one may not, none does, and the
-//! refusal names each that stands in the way.
+//! The list has the datasets in an order of destruction: a clone before its origin, snapshots and
+//! children before their head. Each is checked as if those before it were destroyed already. When
+//! all checks pass, all are destroyed, in one txg; when one fails, none is, and the refusal names
+//! each obstacle.
 //!
-//! Readers of the tree meanwhile may see some gone and others not yet. What is stored has all of
-//! them or none.
+//! Readers of the tree meanwhile may see some destroyed and others not yet. What is stored has all
+//! of them or none.
 
 use super::destroy::{check_head, destroy_with_remains};
 use super::destroy_snapshot::{check_snapshot, destroy_or_mark};

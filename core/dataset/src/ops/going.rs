@@ -1,4 +1,4 @@
-//! What a check takes for gone, because the same task destroys it before.
+//! The datasets that a check assumes destroyed, because the same task destroys them before.
 
 use crate::dataset::Dataset;
 use crate::error::DatasetError;

@@ -1,10 +1,10 @@
 //! Holds (`zfs hold`): a snapshot with a hold is not destroyed.
 //!
 //! A hold has a tag, and a snapshot any number of them. Holds of several snapshots are made in one
-//! group, or none of them. A snapshot that was destroyed with `-d` goes with its last hold.
+//! txg, or none of them. A snapshot that was destroyed with `-d` is destroyed with its last hold.
 //!
-//! A hold may be *temporary*: it is noted in a table of the pool as well, and is taken off when the
-//! pool is next imported, if it is still there ([`temporary_holds`]).
+//! A hold may be *temporary*: it is also in a table of the pool, and the next import of the pool
+//! releases it, if it still exists ([`temporary_holds`]).
 
 use super::destroy_snapshot::{Going, check_stays_or_unused, destroy_if_marked};
 use super::set::find;

@@ -1,4 +1,5 @@
-//! Clearing a property, so that a dataset inherits it or goes back to what was received.
+//! `zfs inherit`: clears a property, so that a dataset inherits it or its received value counts
+//! again.
 
 use super::set::{check_limit, check_user_name, find, store_with_limits};
 use crate::contents;

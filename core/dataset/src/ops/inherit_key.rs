@@ -1,11 +1,10 @@
-//! Having an encrypted dataset opened with the key of what is above it. A raw stream of a tree
-//! makes each dataset its own encryption root, for it comes alone; in the end the tree is as it was
-//! at the sender.
+//! Key inheritance of received datasets. A raw stream of a tree makes each dataset its own
+//! encryption root, since it comes alone; in the end the tree has the sender's encryption roots.
 //!
 //! # Mechanism
-//! Wrapping keys are not at hand. But they need not be: at the sender the master keys are wrapped
-//! with the root's, and so they came. All there is to do is to store which dataset is the
-//! encryption root, for the dataset and for what has it as its root.
+//! Wrapping keys are not known here, and not needed: at the sender the master keys are wrapped with
+//! the root's key, and so they came. So only the encryption root is stored, for the dataset and for
+//! those that have it as their root.
 
 use super::set::find;
 use crate::crypto_key;

@@ -1,10 +1,10 @@
-//! Changes on behalf of a user: what binds him, and what he gets.
+//! Changes on behalf of a user: limits, and the creator's permissions.
 //!
 //! # Mechanism
-//! Any task can be wrapped. Before it is made, the limits on how many file systems and snapshots
-//! there may be are looked at, up to the root. They bind those without privilege: a user with the
-//! right to change a limit of a dataset is not bound by that one, but by those above it. After it
-//! was made, the creator of a dataset gets the permissions that are set aside for creators.
+//! Any task can be wrapped. Before it runs, the limits on the numbers of file systems and snapshots
+//! are checked, up to the root. They bind users without privilege: a user with the permission to
+//! change a limit of a dataset is not bound by that one, but by those above it. After it ran, the
+//! creator of a dataset gets the permissions of create time (`zfs allow -c`).
 
 use super::promote::moved_by_promotion;
 use super::set::find;

@@ -1,21 +1,21 @@
-//! Promoting a clone: it becomes what its origin is a snapshot of, and what it was a clone of
-//! becomes its clone.
+//! `zfs promote`: a clone and the file system of its origin change roles; the latter becomes the
+//! clone.
 //!
 //! # Mechanism
-//! The snapshots up to the origin change sides: their names, and whose space they are. Not a block
-//! changes, and of each dataset no more than the directory that it is in. The chains by
-//! `previous_snapshot` stay as they are but for one link: after the origin comes the clone's first
-//! snapshot, where before the other's came.
+//! The snapshots up to the origin move to the clone: their names, and the charge for their space.
+//! No block changes, and of each dataset only its directory. The chains by `previous_snapshot` stay
+//! as they are but for one link: after the origin comes the clone's first snapshot, where before
+//! the other's came.
 //!
 //! ```text
 //! before   P: p1 ── O ── p2 ── head        D:      └── d1 ── head        D is a clone of P@O
 //! after    D: p1 ── O ── d1 ── head        P:      └── p2 ── head        P is a clone of D@O
 //! ```
 //!
-//! What a directory is charged for is what it has of blocks born after its origin. So what moves is
-//! all that was born from P's own origin to O and is still in p1, O or what follows: what O refers
-//! to, and what died before it (the deadlists of the snapshots that move), less what P's own origin
-//! refers to.
+//! A directory is charged for its blocks born after its origin. So what moves is all that was born
+//! from P's own origin to O and is still in p1, O or a later one: the referenced space of O, and
+//! the blocks that died before it (the deadlists of the moved snapshots), less the referenced space
+//! of P's own origin.
 
 use super::bookmark::add as add_bookmark;
 use super::receive::half_received::check_whole;

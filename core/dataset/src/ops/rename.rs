@@ -1,12 +1,12 @@
-//! Renaming a file system or volume, with everything below it.
+//! `zfs rename`: renames a file system or volume, with everything below it.
 //!
 //! # Mechanism
 //! A directory has its name in its parent, so a rename is a removal there and an insertion
-//! elsewhere. When the parent changes, what the directory uses and reserves is taken off the old
-//! parent and charged to the new one, and so are the counts of file systems and snapshots.
-//! Ancestors that both parents share see no difference.
+//! elsewhere. When the parent changes, the used and reserved space of the directory is subtracted
+//! from the old parent and charged to the new one, and so are the counts of file systems and
+//! snapshots. Common ancestors of both parents do not change.
 //!
-//! A name below may become too long; all are looked at before.
+//! A name below may become too long; all are checked before.
 
 use super::receive::half_received::check_whole;
 use crate::contents::{self, Contents};

@@ -1,4 +1,4 @@
-//! Giving snapshots other names: of one dataset, or of all below it too.
+//! Renames snapshots: of one dataset, or of all datasets below it too.
 
 use super::set::find;
 use crate::dataset::Dataset;

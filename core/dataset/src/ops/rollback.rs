@@ -1,10 +1,10 @@
-//! Going back to a snapshot.
+//! `zfs rollback`: resets a head to a snapshot.
 //!
 //! # Mechanism
-//! Newer snapshots and bookmarks go first, in the same group. Then the head leads to the snapshot's
-//! object set again. What it stored since is freed in the background, as if it had been destroyed;
-//! what died since is alive again, so the deadlist is emptied: its lists name blocks that the head
-//! has.
+//! Newer snapshots and bookmarks are destroyed first, in the same txg. Then the head leads to the
+//! snapshot's object set again. Its blocks born since are freed in the background, as if it had
+//! been destroyed; blocks that died since are alive again, so the deadlist is emptied: its lists
+//! name blocks that the head has.
 //!
 //! # Invariants
 //! - The caller has made sure that the head is not open for writing.

@@ -1,15 +1,15 @@
-//! Setting properties of a dataset.
+//! `zfs set`: sets properties of a dataset.
 //!
 //! # Mechanism
 //! A value arrives parsed ([`parse`](crate::properties::parse)). Most are only stored. The four
 //! limits do more: `quota` and `reservation` are also kept in the directory, a reservation is
-//! charged to the ancestors as far as it exceeds what is used, and a `refreservation` to the
-//! directory itself as far as it exceeds what only the head has. A limit on counts begins the
+//! charged to the ancestors as far as it exceeds the used space, and a `refreservation` to the
+//! directory itself as far as it exceeds the head's unique space. A limit on counts begins the
 //! counting. `compression=zstd` makes the dataset use that feature at once; other features are used
 //! from the first block on that needs them.
 //!
 //! Several properties are set together or not at all. Limits that are set together are checked
-//! against each other's new values, in whatever order they were given.
+//! against each other's new values, in any order.
 //!
 //! # Knows nothing about
 //! `volsize` and `version`, which are kept in the dataset's own objects

@@ -1,18 +1,19 @@
-//! Taking snapshots.
+//! `zfs snapshot`: takes snapshots.
 //!
 //! # Mechanism
 //! A snapshot is a second dataset that leads to the object set as it is stored now, between the
-//! head and the snapshot before it. It takes over the head's deadlist, which says what died since
-//! that one, and the head begins a new one. Not a block is copied, and what was only the head's is
-//! shared from now on. All of it is a few objects of the MOS, whatever the size of the data.
+//! head and the snapshot before it. It takes over the head's deadlist, which has the blocks that
+//! died since that one, and the head begins a new one. No block is copied, and the head's unique
+//! blocks are shared from now on. All of it is a few objects of the MOS, whatever the size of the
+//! data.
 //!
 //! Several snapshots are taken in one group, or none of them.
 //!
 //! # Invariants
-//! - The head has nothing to store in the group any more. Blocks that it stored after the snapshot
-//!   would be as old as the snapshot, and could not be told from its blocks. So there is one
-//!   snapshot of a head in a group at most, and a task that finds the head dirty is run again in
-//!   the next group.
+//! - The head has nothing to store in the txg any more. Blocks that it stored after the snapshot
+//!   would have the snapshot's txg as their birth, and look like its blocks. So there is one
+//!   snapshot of a head in a txg at most, and a task that finds the head dirty runs again in the
+//!   next txg.
 
 use super::set::{Source, apply_one, check_settings, find};
 use crate::counting_bookmarks;

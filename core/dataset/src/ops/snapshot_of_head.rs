@@ -1,13 +1,13 @@
-//! Taking, destroying or renaming a snapshot of a dataset that is given by its object number.
+//! Takes, destroys or renames a snapshot of a dataset given by its object number.
 //!
 //! # Problem
-//! A caller of `mkdir` in `.zfs/snapshot` is in a mounted file system. That may get another name at
-//! any moment, and another dataset its name: a snapshot must not be taken of that other one, or
-//! worse, destroyed.
+//! A caller of `mkdir` in `.zfs/snapshot` is in a mounted file system. That may be renamed at any
+//! moment, and another dataset get its name: a snapshot must not be taken of that one, or worse,
+//! destroyed.
 //!
 //! # Mechanism
-//! The name is found by the number of the head where nothing can change any more, in the sync
-//! thread. Then it is the same as with a name.
+//! The sync thread, where nothing else changes, finds the name by the number of the head. The rest
+//! is the same as with a name.
 
 use super::destroy_snapshot::DestroySnapshots;
 use super::rename_snapshot::RenameSnapshots;

@@ -1,4 +1,4 @@
-//! The table of temporary holds, which an import takes off.
+//! The table of temporary holds, which an import releases.
 
 use crate::error::DatasetError;
 use crate::namespace::View;

@@ -1,14 +1,14 @@
-//! Snapshots that are there only as long as a command reads them.
+//! Temporary snapshots, which exist only while a command reads them.
 //!
 //! # Problem
 //! `zfs diff` of a file system reads it for minutes while programs write to it. The command needs
-//! the file system as it is now, and must leave nothing behind, however it ends.
+//! the present state of the file system, and must leave nothing behind, however it ends.
 //!
 //! # Mechanism
-//! In one group a snapshot is taken, gets a hold, and is destroyed as `zfs destroy -d` does: it
-//! goes with that hold. The hold is temporary: it is also in a table of the pool, by the number of
-//! the snapshot and the tag. An import takes all holds of that table off. OpenZFS does the same, so
-//! each of both tidies up after the other.
+//! In one txg a snapshot is taken, gets a hold, and is destroyed as `zfs destroy -d` does: it goes
+//! with that hold. The hold is temporary: it is also in a table of the pool, by the number of the
+//! snapshot and the tag. An import releases all holds in that table. OpenZFS does the same, so each
+//! cleans up after the other.
 
 use super::destroy_snapshot::destroy_or_mark;
 use super::hold::{self, Lasts};

@@ -1,7 +1,7 @@
-//! Raising the version of a file system.
+//! `zfs upgrade`: raises the version of a file system.
 //!
 //! The version is in the file system's own master node, so this is no task: it happens in the open
-//! group. Version 5 brings system attributes, which need a place to start from.
+//! txg. Version 5 brings system attributes, whose registry is created with it.
 
 use crate::contents::{self, Contents};
 use crate::names::DatasetName;

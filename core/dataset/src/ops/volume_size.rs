@@ -1,8 +1,8 @@
 //! Changing the size of a volume.
 //!
-//! The size is in an object of the volume itself, so this is no task: it happens in the open group,
-//! like a write. What is beyond a smaller size is freed after the new size is stored, so that no
-//! crash leaves a volume with a hole at its end that still counts as its size.
+//! The size is in an object of the volume itself, so this is no task: it happens in the open txg,
+//! like a write. Blocks beyond a smaller size are freed after the new size is stored, so that no
+//! crash leaves a volume with a hole below its stored size.
 
 use super::set::find;
 use crate::contents::{self, Contents, VOLUME_DATA, VOLUME_ZAP};

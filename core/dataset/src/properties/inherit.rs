@@ -1,11 +1,11 @@
-//! Looking a property up: where it was set, and its source.
+//! Looks a property up, with its source.
 //!
 //! # Mechanism
 //! A directory's property ZAP has a number or a text under the property's name when it was set
-//! there. A name with a suffix says more: `$recvd` is the value that came with a stream, `$inherit`
-//! says that the received value shall not count, and `$iuv` is the real value of a word that older
-//! programs do not know. A value is looked for in the directory, then, if the property is
-//! inherited, in its ancestors. A snapshot has a ZAP of its own, which comes first.
+//! there. Names with a suffix have more: `$recvd` the received value, `$inherit` a mark that the
+//! received value does not count, and `$iuv` the real value of a word that older programs do not
+//! know. A value is looked for in the directory, then, if the property is inherited, in its
+//! ancestors. A snapshot has a ZAP of its own, which comes first.
 
 use super::table;
 use super::value::{Form, Property};

@@ -1,4 +1,4 @@
-//! Properties: what may be set on a dataset or a pool, and how its value is written and shown.
+//! Properties of datasets and pools: names, values, and their texts.
 //!
 //! `table` holds one row per native property, in the order in which `zfs get all` prints them. The
 //! rows are facts of the format and of the commands: names, stored numbers, defaults.

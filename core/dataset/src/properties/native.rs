@@ -1,11 +1,12 @@
-//! The values of native properties: of one dataset, all or some, exact and with their source.
+//! The values of native properties of a dataset, exact and with their source.
 //!
 //! Most properties are looked up ([`inherit`]) and fall back to the table's default. The others are
-//! read from what is stored: space, guids, dates, and a few facts that live in the dataset's own
-//! object set. What a dataset does not have (the origin of a dataset that is no clone) is left out.
+//! computed from stored structures: space, guids, dates, and a few facts in the dataset's own
+//! object set. Properties that a dataset does not have (`origin` of a dataset that is no clone) are
+//! left out.
 //!
-//! What depends on mounts (`mounted`, temporary values, the path of `mountpoint` under an alternate
-//! root) is for the layer that mounts.
+//! Properties of mounts (`mounted`, temporary values, the path of `mountpoint` under an alternate
+//! root) are added by the layer that mounts.
 
 use super::inherit::{self, Found, Lineage, Place};
 use super::table::PROPERTIES;

@@ -1,4 +1,4 @@
-//! From what a user typed to what is stored: the checks a value passes before any pool sees it.
+//! Parses property values that a user typed, before any pool is involved.
 //!
 //! Checks that need the dataset (a version that would go down, a quota below what is used) are made
 //! by the operation. The words of a refusal are OpenZFS's; the caller prints

@@ -1,13 +1,13 @@
-//! Storing what is set: a property's entries in the ZAP of a directory or a snapshot.
+//! Stores properties: the entries of a property in the ZAP of a directory or a snapshot.
 //!
 //! # Mechanism
-//! A property can have up to four entries, told apart by suffixes: its local value, the value that
-//! came with a stream, a mark that the received value shall not count, and for a few newer words of
-//! old properties the real value beside a local one that older programs understand
-//! ([`super::inherit`] says which comes first). The functions here keep them consistent, and record
-//! what they did in the internal history.
+//! A property can have up to four entries with different suffixes: its local value, its received
+//! value, a mark that the received value does not count, and for a few newer words of old
+//! properties the real value beside a local one that older programs understand ([`super::inherit`]
+//! has their order). The functions here keep them consistent, and record their changes in the
+//! internal history.
 //!
-//! A snapshot has a ZAP only while something is set on it.
+//! A snapshot has a ZAP only while a property is set on it.
 
 use super::inherit::{self, Found, INHERIT_SUFFIX, REAL_VALUE_SUFFIX, RECEIVED_SUFFIX};
 use super::parse::Setting;

@@ -1,4 +1,4 @@
-//! Sizes as people type them: `10G`, `1.5T`, `512`, `128KiB`.
+//! Sizes as users type them: `10G`, `1.5T`, `512`, `128KiB`.
 
 /// Why a size was refused: the reason is OpenZFS's.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! One row of a property table, and the passage between text and stored number.
+//! One row of a property table, and the conversion between text and stored number.
 
 /// What a property may be asked of.
 ///

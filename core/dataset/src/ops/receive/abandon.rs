@@ -1,4 +1,4 @@
-//! Giving up what was received so far.
+//! Discards a partly received dataset (`zfs receive -A`).
 
 use super::receiver::busy;
 use crate::error::DatasetError;

@@ -1,4 +1,4 @@
-//! The beginning of a receive: what is asked for, and what refuses it.
+//! The beginning of a receive: the request, and its refusals.
 
 use super::half_received::check_whole;
 use super::newer::check_newer_can_go;

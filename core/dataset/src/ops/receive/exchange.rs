@@ -1,5 +1,5 @@
-//! The target gets the contents of the clone that an increment went into, with all that is charged
-//! for them.
+//! The swap at the end of an incremental receive: the target gets the contents and space charges of
+//! the clone that was received into.
 
 use super::newer::newer_than;
 use super::receiver::{Receiver, Stored, not_found, receive_name};

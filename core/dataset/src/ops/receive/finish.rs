@@ -1,4 +1,4 @@
-//! The end of a receive: the snapshot is there, with its guid at the sender.
+//! The end of a receive: takes the snapshot, with its guid at the sender.
 
 use super::exchange::exchange;
 use super::half_received::check_whole;

@@ -1,4 +1,4 @@
-//! Heads that are half received: no other task may change them.
+//! Partly received heads, which no other task may change.
 
 use super::receiver::busy;
 use crate::dataset::Dataset;

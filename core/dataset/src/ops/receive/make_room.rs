@@ -1,4 +1,4 @@
-//! Making room for a stream: the head that it goes into.
+//! Creates the head that a stream is received into.
 
 use super::begin::{BeginReceive, check_features};
 use super::receiver::{Receiver, Stored, check_snapshot_name, not_found, receive_name};

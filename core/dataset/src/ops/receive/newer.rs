@@ -1,4 +1,4 @@
-//! What of a target is newer than the snapshot that a stream goes on from, and goes with `-F`.
+//! Snapshots of a target that are newer than the increment's base, which `-F` destroys.
 
 use super::receiver::busy;
 use crate::dataset::Dataset;

@@ -1,4 +1,4 @@
-//! Where a stream goes, and what was received there before.
+//! The dataset that a stream is received into, and its partial state.
 
 use crate::creation::ORIGIN;
 use crate::dataset::Dataset;

@@ -1,5 +1,5 @@
-//! Streams that were cut: what is noted of them, the token that a sender goes on with, and whether
-//! what comes is the rest.
+//! Interrupted receives: their stored position, the resume token, and the check that a stream is
+//! the rest.
 
 use super::half_received::resumes;
 use super::receiver::{Receiver, busy, receive_name};

@@ -1,5 +1,4 @@
-//! What the target of a stream gets set: properties that came with the stream, and those of the
-//! command.
+//! Properties that a receive sets: received ones, and those of the command.
 
 use crate::dataset::Dataset;
 use crate::error::DatasetError;

@@ -1,4 +1,4 @@
-//! What the first record of a stream says.
+//! The facts in the first record of a stream.
 
 use crate::properties::value::Kinds;
 use tarn_ondisk::objset::ObjsetType;
