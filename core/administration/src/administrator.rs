@@ -1,4 +1,4 @@
-//! What carries out commands: an engine, and what commands on it want to know of each other.
+//! The administrator: carries out commands on an engine, with the state that commands share.
 
 use crate::datasets::{Watched, WatchedReceive};
 use crate::messages::pool::PoolDescription;
@@ -9,7 +9,7 @@ use tarn_host::lock::{Mutex, Rank};
 
 /// Watched sends.
 const WATCHED: Rank = Rank::new(tarn_host::ranks::ENGINE + 17, "watched sendings");
-/// What was last seen of pools.
+/// The last descriptions of pools.
 const LAST_SEEN: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "last seen pools");
 /// Watched receives.
 const WATCHED_RECEIVES: Rank = Rank::new(tarn_host::ranks::ENGINE + 22, "watched receives");
@@ -17,8 +17,7 @@ const WATCHED_RECEIVES: Rank = Rank::new(tarn_host::ranks::ENGINE + 22, "watched
 /// Carries out the commands of `zpool` and `zfs` on the pools of an engine.
 pub struct Administrator {
     pub(crate) engine: Arc<Engine>,
-    /// What was last seen of each open pool, by the number of its import: shown while it does not
-    /// answer.
+    /// The last description of each open pool, by its `load_guid`: shown while the pool is stuck.
     pub(crate) last_seen: Mutex<BTreeMap<u64, PoolDescription>>,
     /// Sends that a command watches, by their names.
     pub(crate) watched: Mutex<BTreeMap<String, Arc<Watched>>>,

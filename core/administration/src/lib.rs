@@ -1,4 +1,4 @@
-//! Administration: what the commands of `zpool` and `zfs` ask, and the carrying out of it.
+//! Administration: requests, replies and implementations of the commands of `zpool` and `zfs`.
 //!
 //! # Mechanism
 //! [`Administration`](administration::Administration) has one method for each command, from one
@@ -11,8 +11,8 @@
 //! Everything that changes state is called with an [`administration::Call`], which names the caller
 //! and the command line for permissions and history.
 //!
-//! Pools that are imported, open object sets and mounts belong to the engine, which does not know
-//! this crate: front ends that serve data build without it.
+//! Imported pools, open object sets and mounts belong to the engine, which does not know this
+//! crate: front ends that serve data build without it.
 
 pub mod administration;
 mod administrator;

@@ -178,7 +178,7 @@ pub struct Engine {
     pub(crate) fixes_snapshot_names: bool,
     /// Ends when the daemon is about to stop.
     pub(crate) presence: Presence,
-    /// Held by what looks for pools or makes them.
+    /// Held by commands that search for pools or create them.
     pub changes: Mutex<()>,
     /// Held while cache files are written. The pools that the instance's cache file lists besides
     /// the open ones: name and configuration by guid.

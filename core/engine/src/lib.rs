@@ -1,4 +1,4 @@
-//! The engine: pools that are imported, what is served of them, and where it is mounted.
+//! The engine: imported pools, their served file systems, and mounts.
 //!
 //! Front ends that serve data use this crate and nothing below it: [`files`] (and later volumes)
 //! has handles that they call in the thread that took the request. No message, no copy, no text.

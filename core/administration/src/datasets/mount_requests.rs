@@ -1,4 +1,5 @@
-//! `zfs mount` and `zfs unmount`: what the caller may have mounted, and the engine mounts.
+//! `zfs mount` and `zfs unmount`: checks the caller's permissions, and has the engine mount or
+//! unmount.
 
 use super::user_mounts::denied_mount;
 use crate::administration::Call;

@@ -214,7 +214,7 @@ pub(super) fn place_of(open: &OpenPool, name: &str, operation: &Operation) -> Op
     }
 }
 
-/// The refusal of a mount that the caller may not have.
+/// The refusal of a mount without permission.
 pub(super) fn denied_mount(name: &str) -> Refusal {
     let reason = "Insufficient privileges";
     Refusal::new(RefusalKind::Denied, cannot_mount(name), reason)

@@ -39,7 +39,7 @@ impl Administrator {
         Ok(Described { pools })
     }
 
-    /// Keeps what was seen of an open pool, and forgets pools that are not open any more.
+    /// Keeps the description of an open pool, and drops those of pools that are not open any more.
     fn note_last_seen(&self, open: &OpenPool, described: &PoolDescription) {
         let imports: BTreeSet<u64> = self
             .engine

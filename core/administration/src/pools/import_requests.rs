@@ -1,5 +1,5 @@
-//! `zpool import NAME` and `zpool export`: the engine does both, and the history of the pool has
-//! the command.
+//! `zpool import NAME` and `zpool export`: has the engine do both, and notes the command in the
+//! pool's history.
 
 use crate::administration::Call;
 use crate::administrator::Administrator;

@@ -1,4 +1,4 @@
-//! What properties of a pool change: in the pool, and of what is noted of it while it is imported.
+//! Applies pool properties: the changes in the pool, `failmode`, and which cache file lists it.
 
 use super::settings::PoolSettings;
 use crate::engine::{OpenPool, Remembered};
@@ -29,7 +29,7 @@ pub fn apply_fail_mode(pool: &Pool, operation: &Operation) -> Result<(), PoolErr
 /// The changes to make in the pool.
 ///
 /// # Errors
-/// Why one of the values cannot be.
+/// Why one of the values is invalid.
 pub fn changes_of(
     open: &OpenPool,
     settings: PoolSettings,

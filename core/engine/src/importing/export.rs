@@ -43,7 +43,7 @@ impl Engine {
         if let Err(refusal) = self.unmount_pool(&open, force, || action) {
             return self.let_go_or(force, refusal, &open, Leaving::Exported, operation);
         }
-        // A pool that cannot be written any more has told so to everybody who waits for it.
+        // A suspended pool has failed the calls that wait for it already.
         drop(open.pool.record_command(record, operation));
         let left: Vec<_> = self.cache_file_of(&open).into_iter().collect();
         let closed = open.pool.close(Leaving::Exported, operation);

@@ -107,7 +107,7 @@ impl Engine {
     /// Imports pools, and mounts their file systems.
     ///
     /// # Errors
-    /// Why the one that was named was not imported.
+    /// Why the named pool was not imported.
     pub fn import(
         &self,
         presence: &Presence,

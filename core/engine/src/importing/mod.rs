@@ -1,4 +1,4 @@
-//! Importing and exporting pools, and what is remembered of them for the next start.
+//! Import and export of pools, and the cache file for the next start.
 
 pub mod apply_settings;
 pub mod cache_file;

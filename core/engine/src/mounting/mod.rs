@@ -1,4 +1,4 @@
-//! File systems of open pools: where they are mounted, and what mounts and unmounts them.
+//! Mounting and unmounting the file systems of open pools.
 
 pub mod by_hand;
 pub mod hold_files;

@@ -110,7 +110,7 @@ impl Engine {
     /// Mounts one file system, or all of them.
     ///
     /// # Errors
-    /// Why the one that was named is not mounted.
+    /// Why the named file system was not mounted.
     pub fn mount(&self, request: &Mount, operation: &Operation) -> Result<MountedReply, Refusal> {
         let Some(name) = &request.name else {
             let mut all = MountedReply::default();
@@ -669,7 +669,7 @@ pub fn unknown_option(name: &str) -> Refusal {
 /// The system's text for `EINVAL`.
 pub(super) const INVALID_ARGUMENT: &str = "Invalid argument";
 
-/// What the refusal of a mount begins with.
+/// The action of refusals to mount.
 pub fn cannot_mount(name: &str) -> String {
     format!("cannot mount '{name}'")
 }
