@@ -31,7 +31,7 @@ pub(crate) const ORIGIN: &str = "$ORIGIN";
 #[doc(alias = "U8_TEXTPREP_TOUPPER")]
 const TO_UPPER: u64 = 2;
 
-/// How a name of a file system is distinguished: what is fixed when it is made.
+/// The rules of names in a file system, fixed at its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewFilesystem {
     /// ZPL version, 1 to 5.

@@ -67,7 +67,7 @@ const PROMPT: &str = "prompt";
 /// The list of this name in the description of a raw stream.
 pub const KEY_DATA: &str = "crypt_keydata";
 
-/// What a raw stream says of the key, and of the object set that it is for.
+/// The facts in a raw stream about the key and its object set.
 #[doc(alias = "dsl_crypto_key_phys")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyFacts {
@@ -102,7 +102,7 @@ fn invalid(what: &str) -> TaskRefusal {
 }
 
 impl KeyFacts {
-    /// What the description of a stream says.
+    /// Parses the list in a stream.
     ///
     /// # Errors
     /// What cannot be.
@@ -361,7 +361,7 @@ pub(crate) fn key_of(directory: &Directory<'_>) -> Result<Option<ObjectId>, Data
     Ok(directory.extension(CRYPTO_KEY)?.map(ObjectId::new))
 }
 
-/// Whether a directory is opened with a key of its own, and not with that of one above it.
+/// Whether a directory is an encryption root.
 ///
 /// # Errors
 /// When that cannot be read.
@@ -430,7 +430,7 @@ pub(crate) fn release(
     }
 }
 
-/// What is known of the key of a dataset without having it.
+/// The properties of a dataset's key that are known without the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyProperties {
     /// The stored number of the property `encryption`.
@@ -447,7 +447,7 @@ pub struct KeyProperties {
     pub root: Option<String>,
 }
 
-/// What is known of the key of a directory; none where nothing is encrypted.
+/// The properties of a directory's key; none for one that is not encrypted.
 ///
 /// # Errors
 /// When it cannot be read.

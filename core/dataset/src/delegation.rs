@@ -32,14 +32,14 @@ use tarn_ondisk::units::ObjectId;
 /// The property of a pool without which nothing counts.
 const POOL_PROPERTY: &str = "delegation";
 
-/// A user, as the system knows him.
+/// A user with its groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
-    /// His number.
+    /// Its number.
     pub uid: u32,
-    /// That of his group.
+    /// The number of its primary group.
     pub gid: u32,
-    /// Those of his other groups.
+    /// The numbers of its other groups.
     pub groups: Vec<u32>,
 }
 
@@ -63,7 +63,7 @@ pub struct Delegated {
     pub names: Vec<String>,
 }
 
-/// Whether the pool delegates anything.
+/// Whether the pool's property `delegation` is on.
 ///
 /// # Errors
 /// What could not be read.
@@ -77,7 +77,8 @@ pub fn is_on(view: View<'_>) -> Result<bool, DatasetError> {
     Ok(stored != Some(0))
 }
 
-/// Whether a permission for a dataset is delegated to a user, if the pool delegates anything.
+/// Whether a permission for a dataset is delegated to a user, and the pool's property `delegation`
+/// is on.
 ///
 /// # Errors
 /// What could not be read.
@@ -94,8 +95,8 @@ pub fn is_granted(
     search(dataset.directory(), first, permission, user, As::Anybody)
 }
 
-/// Whether a user would have a permission for a dataset that he makes below this one: what is set
-/// aside for creators would be his.
+/// Whether a user would have a permission for a new dataset below this one, with the permissions of
+/// create time.
 ///
 /// # Errors
 /// What could not be read.
@@ -155,8 +156,7 @@ fn search(
     Ok(false)
 }
 
-/// What is delegated in the directories from this one up to the root, where anything is, each with
-/// its name.
+/// The delegated permissions of the directories from this one up to the root, each with its name.
 ///
 /// # Errors
 /// What could not be read.

@@ -43,7 +43,7 @@ impl Namespace {
         self.open().heads.set_ownership(ownership);
     }
 
-    /// The object set of a head, to change: the one that all users share.
+    /// The object set of a head, for writing: the one that all users share.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -76,8 +76,8 @@ impl Namespace {
         set.map_err(in_set)
     }
 
-    /// Tells open heads how blocks are to be written now: those for which that may have changed
-    /// since they were told last.
+    /// Updates the write policies of open heads whose properties may have changed since the last
+    /// call.
     ///
     /// # Errors
     /// When properties cannot be read.

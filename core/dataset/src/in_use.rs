@@ -23,7 +23,7 @@ use tarn_ondisk::units::ObjectId;
 /// in each look would need.
 const LOOKS_MAX: usize = 20;
 
-/// A dataset is not destroyed as long as this is there.
+/// Keeps a dataset from being destroyed until this is dropped.
 #[must_use]
 pub struct Use<'a> {
     namespace: &'a Namespace,
@@ -36,8 +36,8 @@ pub struct Use<'a> {
 pub struct Deciding<'a>(&'a Namespace);
 
 impl Namespace {
-    /// From now on this dataset is not destroyed. The caller looks afterwards whether it still is
-    /// there. None when a task is destroying or changing it just now.
+    /// Keeps this dataset from being destroyed. The caller checks afterwards that it still exists.
+    /// None when a task is destroying or changing it.
     #[doc(alias = "dsl_dataset_long_hold")]
     pub fn use_dataset(&self, dataset: ObjectId) -> Option<Use<'_>> {
         let is_begun = self.open().uses.begin(dataset);

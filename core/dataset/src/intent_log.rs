@@ -43,7 +43,8 @@ fn phase_of(context: &TaskContext<'_>) -> WritePhase {
     }
 }
 
-/// Frees the log of an earlier run and empties its head. The dataset is not changed meanwhile.
+/// Frees the blocks of a log that a crash left and clears its header. The dataset is not changed
+/// meanwhile.
 #[derive(Debug, Clone, Copy)]
 #[doc(alias = "zil_destroy")]
 pub struct ForgetLog {

@@ -18,7 +18,7 @@ use tarn_probe::Operation;
 /// in memory until it is their turn.
 const AHEAD: usize = 64;
 
-/// What was made of one directory.
+/// The result for one directory.
 #[derive(Debug)]
 pub struct Look<T> {
     /// What is of interest.

@@ -109,19 +109,19 @@ impl Namespace {
         self.stored.open_set(id, root, operation)
     }
 
-    /// Tells what all datasets together may use; `pool` does so at import and after each txg.
+    /// Sets the space that all datasets together may use; `pool` calls it at import and after each
+    /// txg.
     pub fn set_adjusted_bytes(&self, bytes: u64) {
         self.open.room.set_adjusted_bytes(bytes);
     }
 
-    /// Tells what is kept back besides, in deflated bytes, so that a full pool can still be
-    /// changed.
+    /// Sets the slop, in deflated bytes, so that a full pool can still be changed.
     pub fn set_slop_bytes(&self, bytes: u64) {
         self.open.room.set_slop_bytes(bytes);
     }
 
-    /// Tells what is kept for a checkpoint, and for frees that are not done yet, in deflated bytes:
-    /// datasets cannot use it.
+    /// Sets the space of the checkpoint and of unfinished frees, in deflated bytes: datasets cannot
+    /// use it.
     pub fn set_kept_bytes(&self, bytes: u64) {
         self.open.room.set_kept_bytes(bytes);
     }
@@ -175,7 +175,7 @@ impl Namespace {
         self.open.livelist_blocks_max()
     }
 
-    /// Has livelists have parts of another size than usual.
+    /// Sets the size of livelists' parts, in blocks.
     pub fn set_livelist_blocks_max(&self, blocks: u64) {
         self.open.set_livelist_blocks_max(blocks);
     }

@@ -24,8 +24,8 @@ impl Namespace {
         self.open().logs.open(set, durability)
     }
 
-    /// A dataset is not mounted any more. Once the group that is open now is stored, its log has
-    /// nothing on the disk, and [`forget_log`](Self::forget_log) is to be called.
+    /// Closes the log of an unmounted dataset. Once the present open txg is stored, the log has no
+    /// blocks on disk, and [`forget_log`](Self::forget_log) is to be called.
     ///
     /// # Errors
     /// When the pool is suspended or being closed. What the log has is replayed when the pool is
@@ -39,8 +39,8 @@ impl Namespace {
         log.map_or(Ok(LogClosing::Done), |log| log.close(operation))
     }
 
-    /// Nothing is mounted any more: closes what was left open. Once the group that is open now is
-    /// stored, no log has anything on the disk.
+    /// Closes all open logs, when nothing is mounted any more. Once the present open txg is stored,
+    /// no log has blocks on disk.
     ///
     /// # Errors
     /// When the pool is suspended or being closed. What logs have is replayed when the pool is
@@ -52,7 +52,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Every log leaves the blocks it has: when the group that is open now is stored they are free.
+    /// Ends all logs' present chains: their blocks are freed when the present open txg is stored.
     ///
     /// # Errors
     /// When the pool is suspended or being closed.

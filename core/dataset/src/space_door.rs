@@ -9,22 +9,22 @@
 use std::any::Any;
 use std::sync::Arc;
 
-/// SpaceTotals that was promised; it is while this is kept. `None` where nothing has to be kept.
+/// Reserved room, until this is dropped. `None` where nothing has to be kept.
 pub type SpaceLeave = Option<Box<dyn Any + Send>>;
 
-/// What room is asked for.
+/// The kind of space that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceUse {
-    /// For what can be asked for in smaller pieces, should it be refused.
+    /// A request that can be repeated in smaller pieces, should it be refused.
     Divisible,
-    /// For what is done whole or not at all.
+    /// A request that is granted whole or not at all.
     Whole,
-    /// For what gives back more than it takes (a transaction that is `netfree`): neither quotas nor
-    /// a full pool keep it, but a pool that has hardly room to store anything does.
+    /// A request of an operation that frees more than it takes (a `netfree` transaction): neither
+    /// quotas nor a full pool refuse it, only a pool with hardly any room to store anything does.
     Freeing,
 }
 
-/// Why no more may be written.
+/// Why a request for space is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SpaceRefusal {
     /// The pool is full (`ENOSPC`).
@@ -35,16 +35,16 @@ pub enum SpaceRefusal {
     QuotaExceeded,
 }
 
-/// How much room there is, in bytes as users count them.
+/// Used and available space, in bytes as users see them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpaceTotals {
-    /// What is used and what is left.
+    /// Used and available bytes.
     pub total_bytes: u64,
-    /// What is left.
+    /// Available bytes.
     pub available_bytes: u64,
 }
 
-/// What is missing of counts for owners.
+/// The owner counts that a file system lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Uncounted {
     /// Something was made that is to be counted some time.
@@ -73,7 +73,7 @@ pub struct SpaceDoor {
 }
 
 impl SpaceDoor {
-    /// For what is not limited, as tests and read-only file systems are.
+    /// A door without limits, for tests and read-only file systems.
     pub fn unlimited() -> SpaceDoor {
         SpaceDoor {
             totals: Arc::new(|| SpaceTotals {

@@ -143,8 +143,8 @@ pub fn written(dataset: &Dataset<'_>) -> Result<u64, DatasetError> {
     Ok(since.saturating_sub(previous.referenced.get()))
 }
 
-/// What would come free if snapshots of a dataset were destroyed: these two, of which the first is
-/// not the newer one, and all between them.
+/// Space that destroying a range of snapshots would free: these two, the older first, and all
+/// between them.
 #[doc(alias = "dsl_dataset_space_wouldfree")]
 pub fn freed_by_range(first: &Dataset<'_>, last: &Dataset<'_>) -> Result<u64, DatasetError> {
     let mos = first.directory().view().mos();
@@ -187,7 +187,7 @@ pub fn written_since(
     Ok(sizes.map(|sizes| sizes.used))
 }
 
-/// A moment in the past of a dataset.
+/// A snapshot or bookmark in the past of a dataset.
 pub enum Since<'a> {
     /// When this snapshot was taken.
     Snapshot(&'a Dataset<'a>),
@@ -195,7 +195,7 @@ pub enum Since<'a> {
     Bookmark(&'a Dataset<'a>, &'a Bookmark),
 }
 
-/// What was written, in bytes.
+/// Written bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// As it is charged.
@@ -206,8 +206,8 @@ pub struct Sizes {
     pub uncompressed: u64,
 }
 
-/// What a dataset has that was written since then. None where that is not in its past, or is a
-/// bookmark that does not count.
+/// Bytes of a dataset written since then. None where that is not in its past, or is a bookmark
+/// without counts.
 #[doc(alias = "dsl_dataset_space_written")]
 pub fn sizes_written(
     dataset: &Dataset<'_>,

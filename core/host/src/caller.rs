@@ -1,4 +1,4 @@
-//! What a daemon must not keep of the program that started it.
+//! Detaching a daemon from the program that started it.
 //!
 //! # Problem
 //! A process gets more from its parent than arguments: open descriptors, the working folder, the

@@ -1,4 +1,4 @@
-//! What time it is: a clock that never goes back, and the time of day.
+//! Clocks: a monotonic one, and the time of day.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

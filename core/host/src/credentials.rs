@@ -1,5 +1,4 @@
-//! Groups of clients: of the process at the other end of a socket, and of one that waits for an
-//! answer.
+//! The groups of a client: of the process at the other end of a socket, or of a process by its id.
 
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -1,4 +1,4 @@
-//! Devices: what a pool is stored on, and the batches of requests they take.
+//! Devices that pools are stored on, and the batches of requests that they take.
 //!
 //! # Mechanism
 //! A [`Device`] is a block device, a plain file, or a simulated disk. It takes many [`Request`]s at
@@ -10,7 +10,7 @@
 //! - The requests of a batch have no order, and must not overlap if one of them writes.
 //! - A flush covers the writes that were complete when it was submitted, not those beside it in its
 //!   batch.
-//! - A failed flush is believed: the device is retired, and every later write and flush fails with
+//! - A failed flush is final: the device is retired, and every later write and flush fails with
 //!   [`DeviceError::Retired`]. The system forgets the pages it could not write, so a second flush
 //!   would succeed and lie.
 //! - A device is never made larger by writing.

@@ -1,4 +1,4 @@
-//! What can go wrong at the edge of the machine.
+//! Errors of devices, files and threads.
 
 use std::io;
 use std::path::{Path, PathBuf};

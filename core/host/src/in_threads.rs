@@ -1,4 +1,4 @@
-//! Work on many items that waits, in several threads.
+//! Blocking work on many items, in several threads.
 //!
 //! [`Compute`](crate::compute::Compute) is for what keeps a processor busy. Here the system or a
 //! device is waited for, so more threads than processors make sense; they are made for the call,

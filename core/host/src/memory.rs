@@ -1,4 +1,4 @@
-//! How much memory there is, for budgets.
+//! Available memory, for the cache's budget.
 //!
 //! # Mechanism
 //! The machine has as much as `/proc/meminfo` says. We may be confined to a control group, and it

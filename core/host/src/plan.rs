@@ -1,4 +1,4 @@
-//! From requests to calls: neighbours are moved together, large requests are cut up.
+//! Plans system calls for requests: merges neighbours, and divides large requests.
 //!
 //! A batch of a txg may hold thousands of blocks that lie side by side. One vectored call moves as
 //! many of them as [`DeviceInfo::merged_bytes_max`] says; a request larger than

@@ -1,4 +1,4 @@
-//! The project of a file of this machine, and whether what is made in a directory gets it.
+//! The project number of a file of this machine, and whether new files in a directory inherit it.
 //!
 //! Linux has both, with other flags, in one structure that is read and written as a whole.
 

@@ -1,4 +1,4 @@
-//! Where the locks of each layer lie in the order.
+//! The lock ranks of each layer.
 //!
 //! A caller's locks are taken before those of the layers it calls, so the top of the house has the
 //! lowest numbers. Each layer numbers its own locks upwards from here:

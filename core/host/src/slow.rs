@@ -1,5 +1,4 @@
-//! Devices as slow as a disk that turns, for measurements: one thing at a time, and each takes a
-//! while.
+//! Devices as slow as a rotating disk, for measurements: one request at a time, with a delay.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Threads: for state that has an owner, and for nothing else.
+//! Threads: only for state with an owner.
 
 use std::any::Any;
 use std::fmt;

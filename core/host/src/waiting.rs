@@ -1,4 +1,4 @@
-//! What a thread does before it waits.
+//! Callbacks that a thread runs before it waits.
 //!
 //! # Problem
 //! A thread that holds something others could use meanwhile, such as a connection from which the

@@ -92,7 +92,7 @@ impl Promises {
     }
 }
 
-/// Leave to take room. To be dropped when what it was for is dirty, or does not happen.
+/// Reserved room. To be dropped when its change is dirty, or is not made.
 #[must_use = "room is promised as long as the leave is kept"]
 pub struct Leave {
     promised: Option<(Arc<PromisedRoom>, ObjectId, u64)>,

@@ -9,7 +9,7 @@ use tarn_ondisk::units::{ObjectId, Txg};
 /// The table; taken for a moment.
 const RECEIVES: Rank = Rank::new(tarn_host::ranks::DATASET + 14, "receives under way");
 
-/// Up to where a stream has gone in.
+/// The position of a receive in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResumePoint {
     /// The object that the last record was about.
@@ -65,7 +65,7 @@ impl Receives {
     }
 }
 
-/// A head is being received into, as long as this is there.
+/// Marks a head as the target of a receive until this is dropped.
 #[derive(Debug)]
 pub struct ReceiveClaim {
     table: Arc<Receives>,
@@ -78,7 +78,7 @@ impl ReceiveClaim {
         self.head
     }
 
-    /// Notes how far the stream has come; that is stored with the group of the transaction.
+    /// Notes the stream's position, which is stored with the txg of the transaction.
     pub fn note(&self, tx: &Tx, point: ResumePoint) {
         let mut heads = self.table.heads.lock();
         debug_assert!(

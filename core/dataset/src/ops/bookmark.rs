@@ -34,7 +34,7 @@ pub struct MakeBookmarks {
     pub bookmarks: Vec<(String, String)>,
 }
 
-/// Destroys bookmarks: all of them in one group. Those that are not there are passed over.
+/// Destroys bookmarks: all of them in one txg. Missing ones are skipped.
 #[derive(Debug, Clone)]
 pub struct DestroyBookmarks {
     /// Full names.

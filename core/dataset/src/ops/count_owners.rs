@@ -23,7 +23,7 @@ use tarn_ondisk as ondisk;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::units::ObjectId;
 
-/// What the features of a pool have counted.
+/// The counts that a pool's features ask for.
 pub fn countable(features: &dyn FeatureCounts) -> Countable {
     Countable {
         objects: features.is_enabled(Feature::UserobjAccounting),
@@ -31,8 +31,7 @@ pub fn countable(features: &dyn FeatureCounts) -> Countable {
     }
 }
 
-/// Begins to count in a file system what the pool's features have counted and it does not count
-/// yet.
+/// Begins owner accounting in a file system, for the counts of the pool's features that it lacks.
 #[derive(Debug, Clone, Copy)]
 pub struct BeginCounting {
     /// The file system.

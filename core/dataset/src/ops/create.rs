@@ -54,7 +54,7 @@ const INSENSITIVE: u64 = 1;
 /// Properties that can change later and are in the object set all the same.
 const FACTS: [&str; 2] = ["volsize", "version"];
 
-/// How names are treated, as far as it was said; the parent decides the rest.
+/// The given rules of names; the parent's are taken for the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NameRules {
     /// ZPL version.
@@ -68,7 +68,8 @@ pub struct NameRules {
 }
 
 impl NameRules {
-    /// What settings say; the others are left for [`CreateFilesystem::settings`].
+    /// Takes these rules out of the settings; the others are left for
+    /// [`CreateFilesystem::settings`].
     pub fn take_from(settings: &mut Vec<Checked>) -> NameRules {
         let mut rules = NameRules::default();
         settings.retain(|checked| {
@@ -255,8 +256,8 @@ impl SyncTask for CreateVolume {
 }
 
 impl CreateVolume {
-    /// What is set aside for it, unless it was set. As OpenZFS, which counts the
-    /// copies that it is made with, and not those that it inherits.
+    /// The default refreservation. As in OpenZFS it counts the `copies` that are set at creation,
+    /// and not inherited ones.
     pub fn reservation(&self, view: View<'_>) -> Option<u64> {
         let said = |name: &str| {
             let found = self.settings.iter().find(|checked| checked.name == name);

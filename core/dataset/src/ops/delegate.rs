@@ -20,7 +20,7 @@ pub struct Delegate {
     pub given: Vec<(Key, Vec<String>)>,
 }
 
-/// Takes delegated permissions back. Those that are not there are passed over.
+/// Takes delegated permissions back. Missing ones are skipped.
 #[derive(Debug, Clone)]
 pub struct Revoke {
     /// The full name of a file system or volume.

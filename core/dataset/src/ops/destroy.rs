@@ -211,7 +211,7 @@ pub(super) fn destroy_with_remains(
     Ok(())
 }
 
-/// Full names of heads that were half received or half destroyed, and which cannot be completed.
+/// Full names of partly received or partly destroyed heads that cannot be completed.
 #[doc(alias = "dsl_destroy_inconsistent")]
 pub fn inconsistent(view: View<'_>) -> Result<Vec<String>, DatasetError> {
     let mut found = Vec::new();

@@ -44,8 +44,8 @@ use super::set::find;
 /// What of a snapshot that is destroyed, as it is stored.
 type Stored = ondisk::dataset::Dataset;
 
-/// Destroys snapshots: all of them in one group, or none. Those that are not there are passed over,
-/// unless none is.
+/// Destroys snapshots: all of them in one txg, or none. Missing ones are skipped, unless all are
+/// missing.
 #[derive(Debug, Clone)]
 pub struct DestroySnapshots {
     /// Full names, of one pool.

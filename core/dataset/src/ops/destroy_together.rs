@@ -18,8 +18,7 @@ use crate::names::DatasetName;
 use crate::namespace::View;
 use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 
-/// Destroys heads and snapshots: all of them in one group, or none. Those that are not there are
-/// passed over.
+/// Destroys heads and snapshots: all of them in one txg, or none. Missing ones are skipped.
 #[derive(Debug, Clone)]
 pub struct DestroyTogether {
     /// Full names, of one pool; each after what depends on it.

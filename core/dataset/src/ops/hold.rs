@@ -22,7 +22,7 @@ use tarn_ondisk::object_type::ObjectType;
 #[doc(alias = "MAXNAMELEN")]
 const TAG_BYTES_MAX: usize = tarn_ondisk::zap::NAME_BYTES_MAX - 1;
 
-/// Puts a hold on snapshots.
+/// Puts a hold on snapshots (`zfs hold`).
 #[derive(Debug, Clone)]
 pub struct HoldSnapshots {
     /// Full names, of one pool.
@@ -31,7 +31,7 @@ pub struct HoldSnapshots {
     pub tag: String,
 }
 
-/// Takes a hold off snapshots. Those that do not have it are passed over, unless none has.
+/// Releases a hold of snapshots. Those without it are skipped, unless none has it.
 #[derive(Debug, Clone)]
 pub struct ReleaseHolds {
     /// Full names, of one pool.

@@ -15,12 +15,12 @@ use crate::properties::table;
 use crate::properties::value::{Change, Property};
 use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
 
-/// What a dataset goes back to.
+/// The value that counts after the local one was cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackTo {
-    /// What its parent has, whatever was received.
+    /// The parent's value, even if a value was received.
     Parent,
-    /// What came with a stream; where nothing did, what its parent has.
+    /// The received value; where there is none, the parent's.
     Received,
 }
 

@@ -16,7 +16,7 @@ use crate::properties::set::{Entry, store};
 use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
 use tarn_ondisk::units::ObjectId;
 
-/// Ends that a file system or volume is an encryption root.
+/// Makes a file system or volume inherit its key, so that it is no encryption root any more.
 #[derive(Debug, Clone)]
 pub struct InheritKey {
     /// Its full name.

@@ -18,7 +18,7 @@ use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 use std::collections::BTreeMap;
 use tarn_ondisk::units::ObjectId;
 
-/// A task, and on whose behalf it is made.
+/// A task with the user that asked for it.
 #[derive(Debug, Clone)]
 pub struct OnBehalf<T> {
     /// What is made.
@@ -27,13 +27,13 @@ pub struct OnBehalf<T> {
     pub user: User,
     /// Whether limits bind him.
     pub is_bound: bool,
-    /// What there will be more of.
+    /// What a task adds to limited counts.
     pub growth: Vec<Growth>,
     /// Full names of the datasets that are made.
     pub created: Vec<String>,
 }
 
-/// What there will be more of.
+/// What a task adds to limited counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Growth {
     /// One file system or volume, below this one.
@@ -42,7 +42,7 @@ pub enum Growth {
     Snapshot(String),
     /// One snapshot, of this head.
     SnapshotOf(ObjectId),
-    /// All that `from` has below it and itself, with their snapshots, come below `to`.
+    /// `from` and all datasets below it, with their snapshots, move below `to`.
     Moved {
         /// The full name of what is moved.
         from: String,

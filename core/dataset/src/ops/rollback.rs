@@ -34,7 +34,7 @@ use tarn_ondisk::units::{AllocatedSize, Txg};
 /// What of a dataset is stored.
 type Stored = ondisk::dataset::Dataset;
 
-/// Takes a file system or volume back to a snapshot.
+/// Resets a file system or volume to a snapshot.
 #[derive(Debug, Clone)]
 pub struct Rollback {
     /// The full name of the snapshot.

@@ -48,13 +48,13 @@ const DEDUP_OFF: u64 = 2;
 /// The stored numbers of `encryption=off`, and of the default.
 const ENCRYPTION_OFF: [u64; 2] = [0, 2];
 
-/// Where values come from.
+/// The source of set values: local or received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// They are set locally.
+    /// Local values.
     Local,
-    /// They came with a stream, which brings all that the dataset has there: what came before and
-    /// is not among them goes.
+    /// Received values. A stream brings all of them: earlier received values that are not among
+    /// them are removed.
     Received,
 }
 
@@ -183,8 +183,7 @@ pub(super) fn check_settings(
         .try_for_each(|checked| check_one(checked, kinds, is_new, features))
 }
 
-/// Refuses settings that the root file system of a pool cannot have, which is about to be made with
-/// these features.
+/// Refuses settings that the root file system of a new pool with these features cannot have.
 ///
 /// # Errors
 /// The first reason against one.

@@ -17,7 +17,7 @@ use crate::namespace::View;
 use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
 use tarn_ondisk::units::ObjectId;
 
-/// What becomes of a snapshot. Names are short ones.
+/// A change of a snapshot, with its short names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SnapshotChange {
     /// It is taken.

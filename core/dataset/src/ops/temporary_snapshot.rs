@@ -77,7 +77,7 @@ impl SyncTask for TakeTemporarySnapshot {
     }
 }
 
-/// Takes all temporary holds of the pool off: those that a crash left.
+/// Releases all temporary holds of the pool, which a crash left.
 #[doc(alias = "dsl_pool_clean_tmp_userrefs")]
 #[derive(Debug, Clone, Copy)]
 pub struct ReleaseTemporaryHolds;

@@ -33,7 +33,7 @@ pub enum VolumeSizeError {
     Object(#[from] ObjectError),
 }
 
-/// Gives a volume this size and waits until that is stored. `volume` is its object set, as all
+/// Sets the size of a volume and waits until that is stored. `volume` is its object set, as all
 /// users share it.
 ///
 /// # Errors
@@ -74,7 +74,7 @@ pub fn set_volume_size(
     Ok(())
 }
 
-/// Says whether a volume may have this size.
+/// Checks whether a volume may have this size.
 ///
 /// # Errors
 /// Why not, in OpenZFS's words.
@@ -109,8 +109,8 @@ pub fn check(view: View<'_>, name: &str, bytes: u64) -> Result<(), TaskRefusal> 
     Ok(())
 }
 
-/// The refreservation that goes with a new size of a volume: where the old one was as large as the
-/// old size asks for. The caller set another one, or none, is not overruled.
+/// The refreservation for a new size of a volume, if the present one is the default for the present
+/// size. Another value, or none, is kept.
 #[doc(alias = "zfs_add_synthetic_resv")]
 pub fn matching_reservation(
     view: View<'_>,

@@ -9,7 +9,7 @@ use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::units::ObjectId;
 
-/// Gives up what was received so far.
+/// Discards a partly received dataset.
 #[derive(Debug, Clone)]
 pub struct AbandonReceive {
     /// Where the stream went.

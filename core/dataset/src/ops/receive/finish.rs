@@ -58,7 +58,7 @@ pub struct FinishReceive {
     pub key: Option<KeyFacts>,
 }
 
-/// The file system or volume that gets the snapshot: whatever it is called by now.
+/// The file system or volume that gets the snapshot, by its object: it may have been renamed.
 ///
 /// # Errors
 /// When the head cannot be read, or is gone.

@@ -21,7 +21,7 @@ use tarn_ondisk::features::Feature;
 use tarn_ondisk::stream::StreamFeatures;
 use tarn_ondisk::units::ObjectId;
 
-/// Room for a stream was made.
+/// A receive has begun.
 #[derive(Debug)]
 pub struct Begun {
     /// Where the stream goes.

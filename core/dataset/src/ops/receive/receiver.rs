@@ -13,7 +13,7 @@ use tarn_ondisk::units::ObjectId;
 /// What of a dataset is stored.
 pub(super) type Stored = ondisk::dataset::Dataset;
 
-/// Where a stream goes.
+/// The target of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receiver {
     /// The head that takes it in.
@@ -50,7 +50,7 @@ pub(super) fn check_snapshot_name(target: &str, short: &str) -> Result<(), TaskR
     }
 }
 
-/// Whether a head began as a snapshot of another.
+/// Whether a head is a clone.
 ///
 /// # Errors
 /// When it cannot be read.

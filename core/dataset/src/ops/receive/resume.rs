@@ -78,8 +78,8 @@ pub(super) fn forget_resume_facts(
     Ok(())
 }
 
-/// What a token says for the sender to go on with: of the head itself, or of the clone that its
-/// increment was cut in. None where nothing waits.
+/// The list of a resume token: for the head itself, or for the clone with its partly received
+/// increment. None where there is no partial state.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -127,11 +127,11 @@ pub fn resume_list(head: &Dataset<'_>) -> Result<Option<NvList>, DatasetError> {
     Ok(Some(list))
 }
 
-/// What a target waits for, whose stream was cut: the head that has the beginning, and whether that
-/// is the target itself.
+/// The head with the partial state of an interrupted receive, and whether that is the target
+/// itself.
 ///
 /// # Errors
-/// When the stream that goes on is not the rest of the one that was cut.
+/// The stream is not the rest of the interrupted one.
 #[doc(alias = "dmu_recv_resume_begin_check")]
 pub fn resumable(
     view: View<'_>,

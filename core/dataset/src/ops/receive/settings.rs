@@ -9,7 +9,7 @@ use crate::properties::parse::Checked;
 use crate::properties::set::{Entry, note_received};
 use crate::task::{TaskContext, TaskRefusal};
 
-/// What the target of a stream gets set.
+/// The properties that a receive sets on its target.
 #[derive(Debug, Clone, Default)]
 pub struct ReceiveSettings {
     /// Properties that are set (`-o`).
@@ -20,7 +20,7 @@ pub struct ReceiveSettings {
     pub inherited: Vec<String>,
 }
 
-/// A setting that was not made. What is received is whole without it.
+/// A property that could not be set. The received dataset is complete without it.
 #[derive(Debug)]
 pub struct NotSet {
     /// The property.

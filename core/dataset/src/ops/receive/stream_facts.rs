@@ -4,7 +4,7 @@ use crate::properties::value::Kinds;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::stream::StreamFeatures;
 
-/// What the first record of a stream says.
+/// The facts in the first record of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamFacts {
     /// The guid of the snapshot.
