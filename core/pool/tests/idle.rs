@@ -6,8 +6,8 @@ use support::{create, machine};
 use tarn_pool::Leaving;
 use tarn_probe::Operation;
 
-/// Txgs exist in memory only, but not for ever: a log may be created in the open txg, and an import
-/// refuses a log that is far ahead of the stored txgs.
+/// Idle txgs are not stored, up to a bound: a log may be created in the open txg, and an import
+/// refuses a log that is far ahead of the newest stored txg.
 #[test]
 fn the_open_group_is_never_far_ahead_of_what_is_stored() {
     let machine = machine(&["a"]);

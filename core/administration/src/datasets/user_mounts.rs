@@ -75,7 +75,7 @@ impl Administrator {
         }
     }
 
-    /// Mounts a file system that the caller created, if [permitted](Administrator::may_mount).
+    /// Mounts a file system that the caller created, if [permitted](Self::may_mount).
     pub(super) fn mount_for(
         &self,
         call: &Call,
