@@ -136,6 +136,23 @@ fn those_who_wait_get_their_locks_in_turn_and_who_gives_up_gets_none() {
 }
 
 #[test]
+fn a_lock_that_is_granted_as_shared_frees_the_request_that_waits_for_the_exclusive_one() {
+    let mounted = Mounted::new();
+    let files = &mounted.files;
+    files
+        .lock(FILE, &range(1, 0, 9, LockKind::Exclusive))
+        .unwrap();
+    files
+        .lock(FILE, &range(3, 10, 19, LockKind::Exclusive))
+        .unwrap();
+    let (_, second) = wait(&mounted, FILE, &range(2, 0, 9, LockKind::Shared));
+    let (_, first) = wait(&mounted, FILE, &range(1, 0, 19, LockKind::Shared));
+    files.release_locks(FILE, owner(3), LockScope::Range(LockRange::WHOLE));
+    assert!(first.load(Ordering::SeqCst), "nothing conflicts with it");
+    assert!(second.load(Ordering::SeqCst), "its range is shared now");
+}
+
+#[test]
 fn waiting_in_a_circle_is_refused_over_files_and_however_long_it_is() {
     let mounted = Mounted::new();
     let files = &mounted.files;

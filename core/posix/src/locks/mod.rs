@@ -209,14 +209,26 @@ impl FileLocks {
     /// Grants waiting requests that conflict no more. Returns their callbacks.
     fn give_to_waiting(&mut self) -> Vec<Granted> {
         let mut granted = Vec::new();
-        for waiter in std::mem::take(&mut self.waiting) {
-            if self.is_free(&waiter.request) {
-                self.give(&waiter.request);
-                granted.push(waiter.granted);
-            } else {
-                self.waiting.push_back(waiter);
+        loop {
+            let count = granted.len();
+            for waiter in std::mem::take(&mut self.waiting) {
+                if self.is_free(&waiter.request) {
+                    self.give(&waiter.request);
+                    granted.push(waiter.granted);
+                } else {
+                    self.waiting.push_back(waiter);
+                }
+            }
+            // A granted lock may exclude less than its owner's old one, for which an earlier
+            // request waits.
+            if granted.len() == count {
+                break;
             }
         }
+        debug_assert!(
+            !(self.waiting.iter()).any(|waiter| self.is_free(&waiter.request)),
+            "a request waits only for locks that conflict"
+        );
         granted
     }
 }
