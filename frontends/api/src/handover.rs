@@ -9,9 +9,9 @@
 //! Beside the control socket is a second one. The command connects, and sends a *ticket* of sixteen
 //! random bytes with one descriptor (`SCM_RIGHTS`). The daemon answers with one byte when it has
 //! noted both; then the command makes its call on the control socket and names the ticket in the
-//! [`Envelope`](tarn_administration::messages::Envelope). The connection is the caller's *line*: it stays
-//! open until the command ends, however it ends. A descriptor that no call redeemed is closed with
-//! its line.
+//! [`Envelope`](tarn_administration::messages::Envelope). The connection is the caller's *line*: it
+//! stays open until the command ends, however it ends. A descriptor that no call redeemed is closed
+//! with its line.
 //!
 //! # Invariants
 //! - A ticket is redeemed once, and only by the user that brought it.

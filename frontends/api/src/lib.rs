@@ -1,10 +1,10 @@
 //! The control interface: HTTP and JSON on a Unix socket.
 //!
 //! # Mechanism
-//! `POST /v1/NOUN/VERB` takes an [`Envelope`](tarn_administration::messages::Envelope) and answers with the
-//! operation's reply, or with a [`Refusal`](tarn_administration::messages::Refusal) and a status that fits
-//! its kind. `GET /v1/openapi.json` describes all of it. Routes, description and [`client::Client`]
-//! are made from one list, `tarn_administration::for_each_operation!`.
+//! `POST /v1/NOUN/VERB` takes an [`Envelope`](tarn_administration::messages::Envelope) and answers
+//! with the operation's reply, or with a [`Refusal`](tarn_administration::messages::Refusal) and a
+//! status that fits its kind. `GET /v1/openapi.json` describes all of it. Routes, description and
+//! [`client::Client`] are made from one list, `tarn_administration::for_each_operation!`.
 //!
 //! Bytes of streams do not go through it: a command hands its own descriptor over ([`handover`]).
 //!
