@@ -4,7 +4,7 @@
 //! [`Administration`](administration::Administration) has one method for each command, from one
 //! list. A request and its reply are plain serialisable values
 //! ([`messages`]): the control interface carries them as JSON, and the
-//! commands print the replies. What a message cannot say, a command cannot do. [`Administrator`]
+//! commands print the replies. [`Administrator`]
 //! implements it upon an [`Engine`](tarn_engine::Engine): it asks for permissions, makes the
 //! change, and notes the command in the history of the pool.
 //!

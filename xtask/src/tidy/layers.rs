@@ -6,8 +6,8 @@
 //! row says; front ends and commands may use `engine` and each other; `zdb` and `zstream` may look
 //! into any crate; tests and tasks may use anything, and nothing that ships may use them.
 //!
-//! `administration` is for `api` and the commands. Front ends that serve data build without it: they
-//! use neither it nor `api`.
+//! `administration` is for `api` and the commands. Front ends that serve data build without it:
+//! they use neither it nor `api`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
