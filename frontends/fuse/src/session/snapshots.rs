@@ -4,9 +4,8 @@
 //! - Within a session, no node number names files of two snapshots, although a new snapshot may get
 //!   the dataset number of a destroyed one, whose nodes the kernel may still know.
 
-use super::{Place, Session};
+use super::{Place, Session, errno_of};
 use crate::nodes::{RENUMBERED_MAX, Which};
-use crate::operations;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
@@ -128,7 +127,7 @@ impl Session {
         }
         // Opened without the lock, since it reads from devices; another thread may be faster.
         let tree = self.tree.snapshot(name, operation);
-        let tree = tree.map_err(operations::refused)?;
+        let tree = tree.map_err(|error| errno_of(&error))?;
         // The name may be another snapshot's by now. The kernel looks it up again.
         if tree.files().object_set().id() != dataset {
             return Err(Errno::STALE);
