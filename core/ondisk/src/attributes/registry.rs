@@ -4,6 +4,7 @@ use super::{FileAttribute, WHAT, ZNODE_ATTRIBUTES, inconsistent};
 use crate::acl;
 use crate::declare::Corrupt;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// The number of an attribute in one file system.
 #[doc(alias = "sa_attr_type_t")]
@@ -133,23 +134,29 @@ impl Registry {
     /// The registry of a file system without one: all of its files are old.
     #[doc(alias = "sa_legacy_attrs")]
     pub fn of_old_files() -> Registry {
-        let mut registry = Registry {
-            registrations: BTreeMap::new(),
-            ids: Vec::new(),
-        };
-        for &attribute in &FileAttribute::ALL[..usize::from(ZNODE_ATTRIBUTES)] {
-            registry.register(attribute);
-        }
-        registry
+        static OF_OLD_FILES: LazyLock<Registry> = LazyLock::new(|| {
+            let mut registry = Registry {
+                registrations: BTreeMap::new(),
+                ids: Vec::new(),
+            };
+            for &attribute in &FileAttribute::ALL[..usize::from(ZNODE_ATTRIBUTES)] {
+                registry.register(attribute);
+            }
+            registry
+        });
+        OF_OLD_FILES.clone()
     }
 
     /// The registry of a new file system.
     pub fn of_new_files() -> Registry {
-        let mut registry = Registry::of_old_files();
-        for &attribute in FileAttribute::ALL {
-            registry.register(attribute);
-        }
-        registry
+        static OF_NEW_FILES: LazyLock<Registry> = LazyLock::new(|| {
+            let mut registry = Registry::of_old_files();
+            for &attribute in FileAttribute::ALL {
+                registry.register(attribute);
+            }
+            registry
+        });
+        OF_NEW_FILES.clone()
     }
 
     /// From the entries of the registry's ZAP.
@@ -227,15 +234,27 @@ impl Registry {
         self.registrations.get(&id).map(|(name, _)| name.as_str())
     }
 
+    /// Brings the numbers of attributes up to date. Where the disk has one name twice, the smallest
+    /// number counts.
     fn index(&mut self) {
-        let id_of = |attribute: &FileAttribute| {
-            let named = |(name, _): &&(String, Registration)| name == attribute.name();
-            self.registrations
-                .values()
-                .find(named)
-                .map(|(_, registration)| registration.id)
-        };
-        self.ids = FileAttribute::ALL.iter().map(id_of).collect();
+        static PLACES: LazyLock<BTreeMap<&str, usize>> = LazyLock::new(|| {
+            let names = FileAttribute::ALL.iter().map(|attribute| attribute.name());
+            names
+                .enumerate()
+                .map(|(place, name)| (name, place))
+                .collect()
+        });
+        debug_assert_eq!(
+            PLACES.len(),
+            FileAttribute::ALL.len(),
+            "names are different"
+        );
+        self.ids = vec![None; FileAttribute::ALL.len()];
+        for (name, registration) in self.registrations.values() {
+            if let Some(place) = PLACES.get(name.as_str()) {
+                self.ids[*place].get_or_insert(registration.id);
+            }
+        }
     }
 
     pub(super) fn known(&self, id: AttributeId) -> Result<Registration, Corrupt> {
