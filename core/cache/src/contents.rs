@@ -24,6 +24,10 @@ use tarn_ondisk::dnode::POINTER_SHIFT;
 
 /// The size of a pointer.
 const POINTER_BYTES: usize = 1 << POINTER_SHIFT;
+/// So many bytes are compared with zeros at once: some pointers.
+const RUN_BYTES: usize = 32 * POINTER_BYTES;
+/// What is not worth keeping.
+static ZEROS: [u8; RUN_BYTES] = [0; RUN_BYTES];
 /// The size of an index.
 const INDEX_BYTES: usize = 4;
 
@@ -159,12 +163,17 @@ impl WeakContents {
 fn pack(block: &Block) -> Option<Buffer> {
     let count_max = block.len() / 2 / (POINTER_BYTES + INDEX_BYTES);
     let mut indexes: Vec<u32> = Vec::new();
-    for (index, pointer) in block.chunks_exact(POINTER_BYTES).enumerate() {
-        if pointer != [0; POINTER_BYTES] {
-            if indexes.len() == count_max {
-                return None;
+    let runs = block.chunks(RUN_BYTES).enumerate();
+    // Almost all of a block that is worth packing are zeros, which are passed over run by run.
+    for (run, bytes) in runs.filter(|(_, bytes)| **bytes != ZEROS[..bytes.len()]) {
+        let first = run * (RUN_BYTES / POINTER_BYTES);
+        for (place, pointer) in bytes.chunks_exact(POINTER_BYTES).enumerate() {
+            if pointer != &ZEROS[..POINTER_BYTES] {
+                if indexes.len() == count_max {
+                    return None;
+                }
+                indexes.push(u32::try_from(first + place).ok()?);
             }
-            indexes.push(u32::try_from(index).ok()?);
         }
     }
     let pointers_bytes = indexes.len() * POINTER_BYTES;
