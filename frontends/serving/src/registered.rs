@@ -43,7 +43,8 @@ pub(crate) struct Registered {
     pub(crate) is_removed: AtomicBool,
     /// Its front end does not wait any more for the threads that serve it.
     pub(crate) is_abandoned: AtomicBool,
-    /// How often in a row nothing came while a thread lingered.
+    /// How often in a row nothing came while a thread lingered. A source begins as one where that
+    /// was too often: of ten thousand mounts that are made at once, each sends one request.
     in_vain: AtomicU32,
     /// How many requests in a row were there at once.
     at_once: AtomicU32,
@@ -64,7 +65,7 @@ impl Registered {
             at_hand: AtomicUsize::new(0),
             is_removed: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
-            in_vain: AtomicU32::new(0),
+            in_vain: AtomicU32::new(PATIENCE + 1),
             at_once: AtomicU32::new(0),
             is_to_tell: AtomicBool::new(false),
         }
