@@ -61,7 +61,29 @@ impl Source for ServedMount {
 /// The mounts of a daemon, by their keys of the serving threads.
 pub struct Server {
     threads: Arc<ServingThreads>,
-    mounts: Mutex<BTreeMap<u64, Weak<ServedMount>>>,
+    mounts: Mutex<Mounts>,
+}
+
+/// Mounts by their keys, also some that have gone.
+#[derive(Default)]
+struct Mounts {
+    by_key: BTreeMap<u64, Weak<ServedMount>>,
+    /// From so many on, those that have gone are removed: each look takes time for all.
+    count_next_look: usize,
+}
+
+impl Mounts {
+    fn insert(&mut self, key: u64, mount: &Arc<ServedMount>) {
+        if self.by_key.len() >= self.count_next_look {
+            self.by_key.retain(|_, other| other.strong_count() > 0);
+            self.count_next_look = 2 * self.by_key.len() + 16;
+        }
+        self.by_key.insert(key, Arc::downgrade(mount));
+    }
+
+    fn find(&self, key: u64) -> Option<Arc<ServedMount>> {
+        self.by_key.get(&key).and_then(Weak::upgrade)
+    }
 }
 
 impl Server {
@@ -87,9 +109,7 @@ impl Server {
         session.begin_notices(&device);
         let mount = Arc::new(ServedMount { device, session });
         let SourceKey(key) = self.threads.add(mount.clone(), pool)?;
-        let mut mounts = self.mounts();
-        mounts.retain(|_, other| other.strong_count() > 0);
-        mounts.insert(key, Arc::downgrade(&mount));
+        self.mounts().insert(key, &mount);
         Ok(key)
     }
 
@@ -130,11 +150,11 @@ impl Server {
 
     /// A served mount.
     fn find(&self, key: u64) -> Option<Arc<ServedMount>> {
-        let mount = self.mounts().get(&key).and_then(Weak::upgrade);
+        let mount = self.mounts().find(key);
         mount.filter(|_| self.threads.is_served(SourceKey(key)))
     }
 
-    fn mounts(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<ServedMount>>> {
+    fn mounts(&self) -> MutexGuard<'_, Mounts> {
         // A thread that panicked under the lock was adding a mount.
         self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
