@@ -83,7 +83,8 @@ impl Namespace {
     /// When properties cannot be read.
     pub fn refresh_policies(&self, operation: &Operation) -> Result<(), DatasetError> {
         let changed = self.open().heads.take_changed();
-        for set in self.open().heads.all() {
+        // One that is being opened may have read what was set before.
+        for set in self.open().heads.all_when_opened() {
             let dataset = Dataset::open_unnamed(self.view(operation), set.id())?;
             let above = dataset.directory().lineage()?;
             if !above.iter().any(|step| changed.contains(&step.id())) {

@@ -1,17 +1,23 @@
 //! The object sets of heads that are open for writing: one for each dataset, shared by all users.
 //!
 //! # Mechanism
-//! The table has weak references to them: an object set lives as long as it is used, and while it
-//! has changes that are not stored.
+//! The table has weak references to them: an object set lives as long as it is
+//! used, and while it has changes that are not stored. Different sets are opened at the same time;
+//! of one set, one thread reads what is stored, and others that want it wait for that thread.
+//!
+//! # Invariants
+//! - What is read to open a set is as stored when the set enters the table: nothing changes a head
+//!   that is not open. So a head that is being opened is forgotten after that, and a look at all
+//!   that are open waits for those that were being opened when it began.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
-use tarn_host::lock::{Mutex, Rank};
+use tarn_host::lock::{Condvar, Mutex, Rank};
 use tarn_object::{ObjectSet, Ownership};
 use tarn_ondisk::units::ObjectId;
 
-/// The table. Objects of the MOS are read while it is held, so that a set is opened once.
-const HEADS: Rank = Rank::new(tarn_host::ranks::DATASET + 10, "open datasets").across_waits();
+/// The table; taken for a moment.
+const HEADS: Rank = Rank::new(tarn_host::ranks::DATASET + 10, "open datasets");
 
 /// The door that tells owners apart; taken for a moment.
 const OWNERSHIP: Rank = Rank::new(tarn_host::ranks::DATASET + 11, "ownership");
@@ -22,6 +28,8 @@ const CHANGED: Rank = Rank::new(tarn_host::ranks::DATASET + 12, "changed policie
 /// The open heads of a pool.
 pub(crate) struct OpenHeads {
     open: Mutex<Open>,
+    /// A set was opened, or could not be.
+    settled: Condvar,
     ownership: Mutex<Option<Arc<dyn Ownership>>>,
     /// Directories at and below which blocks are to be written otherwise, and heads have not been
     /// told.
@@ -32,6 +40,9 @@ pub(crate) struct OpenHeads {
 #[derive(Default)]
 struct Open {
     sets: BTreeMap<ObjectId, Weak<ObjectSet>>,
+    /// Those that are being opened, by numbers in the order in which that began.
+    opening: BTreeMap<ObjectId, u64>,
+    last_opening: u64,
     /// From so many on, those that are closed are removed: each look takes time for all.
     count_next_look: usize,
 }
@@ -57,6 +68,10 @@ impl Open {
         );
         found
     }
+
+    fn all(&self) -> Vec<Arc<ObjectSet>> {
+        self.sets.values().filter_map(Weak::upgrade).collect()
+    }
 }
 
 impl OpenHeads {
@@ -64,25 +79,41 @@ impl OpenHeads {
     pub(crate) fn new() -> OpenHeads {
         OpenHeads {
             open: Mutex::new(HEADS, Open::default()),
+            settled: Condvar::new(),
             ownership: Mutex::new(OWNERSHIP, None),
             changed: Mutex::new(CHANGED, BTreeSet::new()),
         }
     }
 
-    /// The object set of this head that is open; or what `open` gives, which is open from then on.
-    /// Other threads wait meanwhile.
+    /// The object set of this head that is open; or what `open_set` gives, which is open from then
+    /// on. Other threads that want the same one wait meanwhile.
     pub(crate) fn find_or_open<E>(
         &self,
         id: ObjectId,
         open_set: impl FnOnce() -> Result<Arc<ObjectSet>, E>,
     ) -> Result<Arc<ObjectSet>, E> {
         let mut open = self.open.lock();
-        if let Some(set) = open.find(id) {
-            return Ok(set);
+        loop {
+            if let Some(set) = open.find(id) {
+                return Ok(set);
+            }
+            if !open.opening.contains_key(&id) {
+                break;
+            }
+            self.settled.wait(&mut open);
         }
+        open.last_opening += 1;
+        let number = open.last_opening;
+        open.opening.insert(id, number);
+        drop(open);
+        let mut opening = Opening {
+            heads: self,
+            id,
+            opened: None,
+        };
         let set = open_set()?;
-        debug_assert_eq!(set.id(), id, "what is opened is what was asked for");
-        open.insert(&set);
+        assert_eq!(set.id(), id, "what is opened is what was asked for");
+        opening.opened = Some(set.clone());
         Ok(set)
     }
 
@@ -100,13 +131,25 @@ impl OpenHeads {
 
     /// All that are open.
     pub(crate) fn all(&self) -> Vec<Arc<ObjectSet>> {
-        let open = self.open.lock();
-        open.sets.values().filter_map(Weak::upgrade).collect()
+        self.open.lock().all()
+    }
+
+    /// All that are open, those included that are being opened when this is called.
+    pub(crate) fn all_when_opened(&self) -> Vec<Arc<ObjectSet>> {
+        let mut open = self.open.lock();
+        let last = open.last_opening;
+        self.settled.wait_while(&mut open, |open| {
+            open.opening.values().any(|number| *number <= last)
+        });
+        open.all()
     }
 
     /// A dataset is gone: its number can come back as another.
     pub(crate) fn forget(&self, id: ObjectId) {
-        self.open.lock().sets.remove(&id);
+        let mut open = self.open.lock();
+        let is_opening = |open: &mut Open| open.opening.contains_key(&id);
+        self.settled.wait_while(&mut open, is_opening);
+        open.sets.remove(&id);
     }
 
     /// Blocks at and below this directory are to be written otherwise.
@@ -128,5 +171,93 @@ impl OpenHeads {
     /// The door that tells owners of a new file system's objects apart.
     pub(crate) fn ownership(&self) -> Option<Arc<dyn Ownership>> {
         self.ownership.lock().clone()
+    }
+}
+
+/// A set that one thread opens. When that is over, the set is in the table, or nothing of it.
+struct Opening<'a> {
+    heads: &'a OpenHeads,
+    id: ObjectId,
+    opened: Option<Arc<ObjectSet>>,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let mut open = self.heads.open.lock();
+        let begun = open.opening.remove(&self.id);
+        debug_assert!(begun.is_some(), "this thread alone opens it");
+        if let Some(set) = &self.opened {
+            open.insert(set);
+        }
+        drop(open);
+        self.heads.settled.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// An opening that fails after this was done.
+    fn fail(heads: &OpenHeads, id: u64, meanwhile: impl FnOnce()) {
+        let opened = heads.find_or_open(ObjectId::new(id), || {
+            meanwhile();
+            Err("it cannot be read")
+        });
+        assert_eq!(opened.err(), Some("it cannot be read"));
+    }
+
+    #[test]
+    fn two_heads_are_opened_at_the_same_time() {
+        let (heads, both_open) = (OpenHeads::new(), Barrier::new(2));
+        std::thread::scope(|scope| {
+            for id in [1, 2] {
+                let (heads, both_open) = (&heads, &both_open);
+                scope.spawn(move || fail(heads, id, || _ = both_open.wait()));
+            }
+        });
+        assert!(heads.open.lock().opening.is_empty());
+    }
+
+    #[test]
+    fn one_head_is_opened_by_one_thread_at_a_time() {
+        let (heads, count) = (OpenHeads::new(), AtomicUsize::new(0));
+        let alone = || {
+            assert_eq!(count.fetch_add(1, Ordering::SeqCst), 0);
+            std::thread::yield_now();
+            assert_eq!(count.fetch_sub(1, Ordering::SeqCst), 1);
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..100).for_each(|_| fail(&heads, 7, alone)));
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_being_opened_is_forgotten_and_looked_at_afterwards() {
+        let (heads, has_begun) = (OpenHeads::new(), Barrier::new(3));
+        let is_over = AtomicUsize::new(0);
+        let forget = || heads.forget(ObjectId::new(3));
+        let look = || drop(heads.all_when_opened());
+        let waiting: [&(dyn Fn() + Sync); 2] = [&forget, &look];
+        std::thread::scope(|scope| {
+            for wait in waiting {
+                let (has_begun, is_over) = (&has_begun, &is_over);
+                scope.spawn(move || {
+                    has_begun.wait();
+                    wait();
+                    assert_eq!(is_over.load(Ordering::SeqCst), 1);
+                });
+            }
+            fail(&heads, 3, || {
+                has_begun.wait();
+                assert!(heads.all().is_empty());
+                heads.forget(ObjectId::new(4));
+                is_over.store(1, Ordering::SeqCst);
+            });
+        });
     }
 }
