@@ -46,6 +46,55 @@ impl Namespace {
         Ok(found)
     }
 
+    /// The names of a directory and of those below it, each before those below it, and these by
+    /// their names. No head is read.
+    ///
+    /// # Errors
+    /// `NotFound` when the first is not there; what could not be read.
+    pub fn names_below(
+        &self,
+        first: &str,
+        operation: &Operation,
+    ) -> Result<Vec<String>, DatasetError> {
+        let before = self.version();
+        let names = self.names_at_once(first, operation);
+        if before.is_multiple_of(2) && self.version() == before {
+            return names;
+        }
+        // Each directory is found by its name then: its object may be another's by now.
+        let mut names = Vec::new();
+        let mut pending = vec![first.to_string()];
+        while let Some(name) = pending.pop() {
+            let children =
+                self.consistently(|| self.view(operation).directory(&name)?.child_names());
+            match children {
+                // It was destroyed, or has another name.
+                Err(DatasetError::NotFound { .. }) if !names.is_empty() => {}
+                children => {
+                    let below = children?.into_iter().rev();
+                    pending.extend(below.map(|child| format!("{name}/{child}")));
+                    names.push(name);
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// The same, all by one walk. What it gives is right if the tree has not changed meanwhile.
+    fn names_at_once(
+        &self,
+        first: &str,
+        operation: &Operation,
+    ) -> Result<Vec<String>, DatasetError> {
+        let mut names = Vec::new();
+        let mut pending = vec![self.view(operation).directory(first)?];
+        while let Some(directory) = pending.pop() {
+            pending.extend(directory.children()?.into_iter().rev());
+            names.push(directory.name().to_string());
+        }
+        Ok(names)
+    }
+
     /// Looks at one directory and what is below it. Names bound the depth.
     fn look_at<T>(
         &self,

@@ -14,6 +14,7 @@ use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::stored::{Reading, number_of, text_of};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::units::ObjectId;
 
@@ -92,6 +93,18 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
+    /// Whether it may say something of a name, with a suffix or without.
+    fn may_have(&self, name: &str) -> bool {
+        let Some(entries) = &self.entries else {
+            return !self.properties.is_zero();
+        };
+        let from_name = (Bound::Included(name), Bound::Unbounded);
+        let mut entries = entries.range::<str, _>(from_name);
+        entries
+            .next()
+            .is_some_and(|(entry, _)| entry.starts_with(name))
+    }
+
     fn lookup(&self, name: &str) -> Result<Option<ZapValue>, DatasetError> {
         match &self.entries {
             Some(entries) => Ok(entries.get(name).cloned()),
@@ -165,7 +178,7 @@ impl<'a> Lineage<'a> {
 
 /// What one property ZAP says.
 fn here(step: &Step<'_>, name: &str, is_text: bool) -> Result<Here, DatasetError> {
-    if step.properties.is_zero() {
+    if !step.may_have(name) {
         return Ok(Here::Nothing);
     }
     let get = |name: &str| value(step, name, is_text);

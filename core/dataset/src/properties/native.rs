@@ -18,6 +18,7 @@ use crate::dataset::{Dataset, NamedBookmark};
 use crate::error::DatasetError;
 use crate::space_used;
 use tarn_ondisk as ondisk;
+use tarn_ondisk::dataset_dir::DatasetDirectory;
 
 /// An exact value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +79,16 @@ pub fn of_dataset(
         (false, true) => Contents::Other,
         (false, false) => contents::outline(dataset)?,
     };
+    of_contents(dataset, contents, wanted_row)
+}
+
+/// The same, of a dataset that has these contents. They may be an outline where no property is
+/// asked for of which they have the value.
+pub fn of_contents(
+    dataset: &Dataset<'_>,
+    contents: Contents,
+    wanted_row: impl Fn(&Property) -> bool,
+) -> Result<Vec<NativeValue>, DatasetError> {
     let kinds = kind(&contents, dataset);
     let wanted = PROPERTIES.iter();
     let wanted: Vec<&Property> = wanted
@@ -89,6 +100,8 @@ pub fn of_dataset(
     };
     let facts = Facts {
         dataset,
+        stored: dataset.stored()?,
+        directory: dataset.directory().stored()?,
         contents,
         lineage,
     };
@@ -165,6 +178,10 @@ const KEY_UNAVAILABLE: u64 = 1;
 /// What values are computed from.
 struct Facts<'a> {
     dataset: &'a Dataset<'a>,
+    /// What is stored of it.
+    stored: ondisk::dataset::Dataset,
+    /// What is stored of its directory.
+    directory: DatasetDirectory,
     contents: Contents,
     /// Where properties are looked up, if there are many.
     lineage: Option<Lineage<'a>>,
@@ -196,8 +213,7 @@ impl Facts<'_> {
 
     /// Space columns and ratios; `None` for other properties.
     fn space(&self, name: &str) -> Result<Option<u64>, DatasetError> {
-        let dataset = self.dataset.stored()?;
-        let directory = self.dataset.directory().stored()?;
+        let (dataset, directory) = (&self.stored, &self.directory);
         let is_snapshot = self.dataset.is_snapshot();
         let used_by = directory.used_by;
         Ok(Some(match name {
@@ -227,7 +243,7 @@ impl Facts<'_> {
 
     /// Names, numbers and dates; the outer `None` for other properties.
     fn identity(&self, name: &str) -> Result<Option<Answer>, DatasetError> {
-        let stored = self.dataset.stored()?;
+        let stored = &self.stored;
         let computed = |shown| Some((shown, ShownSource::None));
         Ok(Some(match name {
             "type" => computed(Shown::Text(self.kind_word().to_string())),
@@ -346,11 +362,8 @@ impl Facts<'_> {
     }
 
     /// A limit that the directory itself stores; zero is no limit.
-    fn limit(
-        &self,
-        of: impl Fn(&ondisk::dataset_dir::DatasetDirectory) -> u64,
-    ) -> Result<Answer, DatasetError> {
-        let number = of(&self.dataset.directory().stored()?);
+    fn limit(&self, of: impl Fn(&DatasetDirectory) -> u64) -> Result<Answer, DatasetError> {
+        let number = of(&self.directory);
         let source = if number == 0 {
             ShownSource::Default
         } else {
@@ -369,7 +382,7 @@ impl Facts<'_> {
 
     /// The snapshot a clone was made of.
     fn origin(&self) -> Result<Option<String>, DatasetError> {
-        let origin = self.dataset.directory().stored()?.origin;
+        let origin = self.directory.origin;
         if origin.is_zero() {
             return Ok(None);
         }
