@@ -8,7 +8,7 @@ pub(crate) mod create;
 mod create_exclusive;
 mod drop_privileges;
 mod get_xattr;
-mod hold;
+mod hold_file_system;
 mod link;
 mod list_xattr;
 mod lock;
@@ -29,7 +29,7 @@ pub(crate) mod unlink;
 pub(crate) mod write;
 
 pub use create_exclusive::Verifier;
-pub use hold::Holding;
+pub use hold_file_system::Holding;
 pub use read::ReadData;
 pub(crate) use read_directory::text_of;
 pub use sync::Unsynced;
