@@ -8,7 +8,7 @@ use crate::tree::TreeError;
 use tarn_dataset::contents::{self, Contents, VolumeFacts};
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::intent_log::ForgetLog;
-use tarn_dataset::look_through::Look;
+use tarn_dataset::namespace::View;
 use tarn_ondisk::units::ObjectId;
 use tarn_pool::{Mode, Pool};
 use tarn_probe::Operation;
@@ -53,29 +53,36 @@ pub(crate) fn replay_logs(
     replayed.collect()
 }
 
+/// The volumes among the datasets whose logs are claimed.
 fn logged_volumes(pool: &Pool, operation: &Operation) -> Result<Vec<Logged>, DatasetError> {
-    let namespace = pool.namespace();
-    namespace.look_through(pool.name(), None, operation, |directory| {
-        let mut look = Look {
-            found: Vec::new(),
-            goes_on: true,
-        };
-        let Some(head) = directory.head()? else {
-            return Ok(look);
-        };
-        if !matches!(contents::outline(&head)?, Contents::Volume(_)) {
-            return Ok(look);
+    let mut logged = Vec::new();
+    for name in pool.claimed_logs() {
+        let namespace = pool.namespace();
+        match namespace.consistently(|| logged_volume(namespace.view(operation), &name)) {
+            // It was destroyed.
+            Err(DatasetError::NotFound { .. }) => {}
+            found => logged.extend(found?),
         }
-        let log = contents::objset(&head)?.phys().intent_log;
-        if let (false, Contents::Volume(facts)) = (log.claim_txg.is_zero(), contents::read(&head)?)
-        {
-            look.found.push(Logged {
-                name: head.name(),
-                head: head.id(),
-                facts,
-            });
-        }
-        Ok(look)
+    }
+    Ok(logged)
+}
+
+/// A dataset, if it is a volume whose log is claimed.
+fn logged_volume(view: View<'_>, name: &str) -> Result<Option<Logged>, DatasetError> {
+    let Some(head) = view.directory(name)?.head()? else {
+        return Ok(None);
+    };
+    if !matches!(contents::outline(&head)?, Contents::Volume(_)) {
+        return Ok(None);
+    }
+    let log = contents::objset(&head)?.phys().intent_log;
+    Ok(match (log.claim_txg.is_zero(), contents::read(&head)?) {
+        (false, Contents::Volume(facts)) => Some(Logged {
+            name: head.name(),
+            head: head.id(),
+            facts,
+        }),
+        _ => None,
     })
 }
 

@@ -1,10 +1,10 @@
 //! Claims the intent logs that a crash left, before a pool is written.
 //!
 //! # Mechanism
-//! The import surveys the logs of all datasets; if one of them cannot be claimed, the pool is not
-//! opened for writing, and nothing has changed. Then the logs' blocks are marked as allocated,
-//! before any allocation, blocks that their records refer to get a reference, and the first job of
-//! the first txg changes the log headers: so one txg stores all.
+//! The import surveys the logs of all datasets, in some threads; if one of them cannot be claimed,
+//! the pool is not opened for writing, and nothing has changed. Then the logs' blocks are marked as
+//! allocated, before any allocation, blocks that their records refer to get a reference, and the
+//! first job of the first txg changes the log headers: so one txg stores all.
 //!
 //! Before that, the log blocks that were read are self-healed on devices that lack them: at the
 //! power failure a block may have been on some devices only. A device that fails meanwhile is taken
@@ -27,6 +27,7 @@
 use crate::error::{ImportError, PoolError, TaskError};
 use crate::import::ImportRequest;
 use crate::pool::Pool;
+use tarn_dataset::dataset::Dataset;
 use tarn_dataset::intent_log::StoreClaims;
 use tarn_host::canary::{Canary, sings};
 use tarn_ondisk::block_pointer::BlockPointer;
@@ -35,6 +36,10 @@ use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::{Operation, OperationKind};
 use tarn_vdev::Need;
 use tarn_zil::{Claim, ClaimError, Survey, survey};
+
+/// So many logs are surveyed at the same time. A guess: most have nothing, and their heads are read
+/// from the devices one by one.
+const THREADS: usize = 8;
 
 /// Logs whose blocks are allocated, and whose headers are not changed yet.
 pub(crate) struct Claimed {
@@ -63,6 +68,20 @@ struct Found {
     newest: Txg,
     /// Datasets whose logs must be on all devices, with those logs.
     needed: Vec<Needed>,
+    /// Datasets whose logs are claimed, or to be claimed.
+    claimed: Vec<String>,
+    /// Datasets whose logs are given up.
+    given_up: Vec<String>,
+}
+
+/// What a look at one log gives.
+struct Surveyed {
+    head: ObjectId,
+    dataset: String,
+    /// An earlier import has claimed it.
+    is_claimed: bool,
+    survey: Survey,
+    is_given_up: bool,
 }
 
 struct Needed {
@@ -90,7 +109,10 @@ impl Pool {
             first,
             is_rewound: last_stored >= first,
         };
-        let Found { claims, newest, .. } = self.find_whole_logs(opening, request, operation)?;
+        let found = self.find_whole_logs(opening, request, operation)?;
+        let Found { claims, newest, .. } = found;
+        *self.claimed_logs.lock() = found.claimed;
+        *self.given_up_logs.lock() = found.given_up;
         // A rewound pool goes on after the discarded txgs.
         self.txgs().skip_to(newest.max(last_stored));
         let group = self.txgs().open_txg();
@@ -173,19 +195,26 @@ impl Pool {
         request: &ImportRequest<'_>,
         operation: &Operation,
     ) -> Result<Found, ImportError> {
-        let view = self.namespace().view(operation);
+        let heads = self.all_heads(operation)?;
+        let surveyed = self.host().map_in_threads(heads, THREADS, |head| {
+            self.survey_log(&head, opening, request, operation)
+        });
         let mut found = Found::default();
-        self.given_up_logs.lock().clear();
-        let mut pending = vec![view.root().map_err(PoolError::from)?];
-        while let Some(directory) = pending.pop() {
-            pending.extend(directory.children().map_err(PoolError::from)?);
-            let Some(head) = directory.head().map_err(PoolError::from)? else {
-                continue;
-            };
-            let log = self.log_of(&head, operation)?;
-            let dataset = directory.name().to_string();
-            let survey = self.survey_log(&log, &dataset, opening, request, operation)?;
+        for surveyed in surveyed {
+            let Surveyed {
+                head,
+                dataset,
+                is_claimed,
+                survey,
+                is_given_up,
+            } = surveyed?;
             found.newest = found.newest.max(survey.newest);
+            if is_claimed || survey.claim.is_some() {
+                found.claimed.push(dataset.clone());
+            }
+            if is_given_up {
+                found.given_up.push(dataset.clone());
+            }
             if !survey.needed.is_empty() {
                 found.needed.push(Needed {
                     dataset: dataset.clone(),
@@ -194,27 +223,45 @@ impl Pool {
                 });
             }
             if let Some(claim) = survey.claim {
-                found.claims.push((head.id(), dataset, claim));
+                found.claims.push((head, dataset, claim));
             }
         }
         Ok(found)
     }
 
-    /// The treatment of a log.
+    /// The heads of all datasets.
+    fn all_heads<'a>(&'a self, operation: &'a Operation) -> Result<Vec<Dataset<'a>>, PoolError> {
+        let mut heads = Vec::new();
+        let mut pending = vec![self.namespace().view(operation).root()?];
+        while let Some(directory) = pending.pop() {
+            pending.extend(directory.children()?);
+            heads.extend(directory.head()?);
+        }
+        Ok(heads)
+    }
+
+    /// Looks at the log of a dataset, and says what is to be done with it.
     fn survey_log(
         &self,
-        log: &IntentLogHead,
-        dataset: &str,
+        head: &Dataset<'_>,
         opening: Opening,
         request: &ImportRequest<'_>,
         operation: &Operation,
-    ) -> Result<Survey, ImportError> {
+    ) -> Result<Surveyed, ImportError> {
+        let log = self.log_of(head, operation)?;
+        let surveyed = |survey, is_given_up| Surveyed {
+            head: head.id(),
+            dataset: head.name(),
+            is_claimed: !log.claim_txg.is_zero(),
+            survey,
+            is_given_up,
+        };
         let nothing = Survey {
             claim: Some(Claim::NOTHING),
             newest: Txg::ZERO,
             needed: Vec::new(),
         };
-        let survey = survey(self.io(), log, opening.first, operation);
+        let survey = survey(self.io(), &log, opening.first, operation);
         if opening.is_rewound && log.claim_txg.is_zero() {
             // Without its key an encrypted log is not changed, and refused if it has records.
             let is_emptied = match &survey {
@@ -222,7 +269,7 @@ impl Pool {
                 Err(why) => !matches!(why, ClaimError::Encrypted),
             };
             if is_emptied {
-                return Ok(nothing);
+                return Ok(surveyed(nothing, false));
             }
         }
         let is_given_up = match &survey {
@@ -231,13 +278,13 @@ impl Pool {
             Err(_) => request.discards_logs,
         };
         if is_given_up {
-            self.given_up_logs.lock().push(dataset.to_string());
-            return Ok(nothing);
+            return Ok(surveyed(nothing, true));
         }
-        survey.map_err(|why| ImportError::IntentLog {
-            dataset: dataset.to_string(),
+        let survey = survey.map_err(|why| ImportError::IntentLog {
+            dataset: head.name(),
             why: why.to_string(),
-        })
+        });
+        Ok(surveyed(survey?, false))
     }
 }
 

@@ -85,6 +85,8 @@ pub struct Pool {
     pub(crate) clones: Arc<ClonedBlockTables>,
     pub(crate) log_holds: Arc<LogHolds>,
     pub(crate) given_up_logs: Mutex<Vec<String>>,
+    /// Datasets whose logs had been claimed, or were, when the pool was imported.
+    pub(crate) claimed_logs: Mutex<Vec<String>>,
     /// Vdevs that join the pool in the syncing txg.
     pub(crate) joined: Mutex<Vec<VdevId>>,
     pub(crate) jobs: Jobs,
@@ -144,6 +146,7 @@ impl Pool {
             clones: parts.clones,
             log_holds,
             given_up_logs: Mutex::new(CONFIGURATION, Vec::new()),
+            claimed_logs: Mutex::new(CONFIGURATION, Vec::new()),
             joined: Mutex::new(CONFIGURATION, Vec::new()),
             jobs: Jobs::new(),
             configuration: Mutex::new(CONFIGURATION, Written::NEVER),
@@ -243,6 +246,12 @@ impl Pool {
     /// The datasets whose intent logs were discarded at the import because they could not be read.
     pub fn given_up_logs(&self) -> Vec<String> {
         self.given_up_logs.lock().clone()
+    }
+
+    /// The datasets whose intent logs may have something to be replayed since the pool was imported
+    /// for writing: no other log was claimed.
+    pub fn claimed_logs(&self) -> Vec<String> {
+        self.claimed_logs.lock().clone()
     }
 
     /// Refuses when the pool cannot be changed.
