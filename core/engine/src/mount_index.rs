@@ -62,6 +62,17 @@ impl MountIndex {
         Some(mounted)
     }
 
+    /// The mounter has given the mount of a dataset its key; does nothing where that has ended.
+    pub(crate) fn set_key(&mut self, dataset: &str, key: MountKey) {
+        let Some(mounted) = self.by_name.get_mut(dataset) else {
+            return;
+        };
+        debug_assert_eq!(mounted.key, MountKey::NONE, "a mount gets its key once");
+        mounted.key = key;
+        let other = self.by_key.insert(key, dataset.to_string());
+        debug_assert!(other.is_none(), "the mounter gives a key once");
+    }
+
     /// Changes the mount of a dataset; does nothing where it has none.
     pub(crate) fn change<T>(
         &mut self,

@@ -2,7 +2,7 @@
 //! ([`mount_order`]).
 
 use super::mount_values::{CanMount, Values};
-use super::mountpoint::{self, MountPoint};
+use super::mountpoint::MountPoint;
 use super::{cannot_open, mount_order};
 use crate::engine::{Engine, OpenPool};
 use crate::files::{Held, HoldPurpose, Tree};
@@ -19,8 +19,6 @@ use std::sync::{Arc, Weak};
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
-use tarn_dataset::look_through::Look;
-use tarn_dataset::properties::native::{self, Shown};
 use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_pool::Mode;
@@ -47,6 +45,11 @@ impl Candidate {
             MountPoint::Path(path) => path,
             MountPoint::Legacy | MountPoint::None => Path::new(""),
         }
+    }
+
+    /// Whether `zfs mount -a` mounts it.
+    fn is_automatic(&self) -> bool {
+        self.values.can_mount == CanMount::On
     }
 }
 
@@ -565,7 +568,7 @@ impl Engine {
         };
         match self.mounter.mount(request) {
             Ok(key) => {
-                open.mounts.lock().change(name, |mounted| mounted.key = key);
+                open.mounts.lock().set_key(name, key);
                 Ok(())
             }
             Err(refusal) => {
@@ -719,16 +722,7 @@ fn candidates_below(
     operation: &Operation,
 ) -> Result<Vec<Candidate>, DatasetError> {
     let first = name.unwrap_or(open.pool.name());
-    let names = open
-        .pool
-        .namespace()
-        .look_through(first, None, operation, |directory| {
-            let name = directory.head()?.map(|_| directory.name().to_string());
-            Ok(Look {
-                found: Vec::from_iter(name),
-                goes_on: true,
-            })
-        })?;
+    let names = open.pool.namespace().names_below(first, operation)?;
     let (host, threads) = (open.pool.host(), mount_order::THREADS);
     let found = host.map_in_threads(names, threads, |name| {
         automatic_candidate(open, &name, operation)
@@ -747,10 +741,8 @@ fn automatic_candidate(
     let namespace = open.pool.namespace();
     let found = namespace.consistently(|| {
         let head = namespace.view(operation).directory(name)?.head()?;
-        match head {
-            Some(head) if is_automatic(&head)? => candidate(open, &head),
-            _ => Ok(None),
-        }
+        let found = head.map(|head| candidate(open, &head)).transpose()?;
+        Ok(found.flatten().filter(Candidate::is_automatic))
     });
     match found {
         Err(DatasetError::NotFound { .. }) => Ok(None),
@@ -758,23 +750,18 @@ fn automatic_candidate(
     }
 }
 
-/// Whether `zfs mount -a` mounts a dataset.
-fn is_automatic(head: &Dataset<'_>) -> Result<bool, DatasetError> {
-    let canmount = native::of_dataset(head, |row| row.name == "canmount")?;
-    let on = Shown::Text("on".to_string());
-    Ok(canmount.first().is_some_and(|found| found.value == on))
-}
-
 /// The facts needed to mount a dataset; none when it is no file system.
 fn candidate(open: &OpenPool, head: &Dataset<'_>) -> Result<Option<Candidate>, DatasetError> {
-    if !matches!(contents::outline(head)?, Contents::Filesystem(_)) {
+    let contents = contents::outline(head)?;
+    if !matches!(contents, Contents::Filesystem(_)) {
         return Ok(None);
     }
-    let (point, _) = mountpoint::of_dataset(head, open.altroot.as_deref())?;
+    let altroot = open.altroot.as_deref();
+    let (values, point) = Values::read_with_mount_point(head, contents, altroot)?;
     Ok(Some(Candidate {
         name: head.name(),
         point,
-        values: Values::read(head)?,
+        values,
         is_received_half: head.stored()?.flags.contains(DatasetFlags::INCONSISTENT),
         is_in_use: open.pool.namespace().is_in_use(head.id()),
         is_encrypted: head.directory().extension(CRYPTO_KEY)?.is_some(),

@@ -3,11 +3,13 @@
 //! Each property's word becomes a value in one place, when the properties are read
 //! ([`Values::read`]); mounting, remounting and unmounting ask for the values.
 
+use super::mountpoint::{self, MOUNTPOINT, MountPoint};
 use crate::mount_options::TemporaryOptions;
 use crate::mounts::MountOptions;
+use tarn_dataset::contents::Contents;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
-use tarn_dataset::properties::native::{self, Shown};
+use tarn_dataset::properties::native::{self, NativeValue, Shown};
 use tarn_ondisk::units::LogicalSize;
 use tarn_posix::{
     AccessTimes, AclInherit, AclMode, AclType, MountProperties, SnapshotDirectory, XattrStore,
@@ -120,8 +122,26 @@ impl Values {
 
     /// Reads them.
     pub(super) fn read(dataset: &Dataset<'_>) -> Result<Values, DatasetError> {
+        let natives = native::of_dataset(dataset, |row| Values::concerns(row.name))?;
+        Ok(Values::of(natives))
+    }
+
+    /// Reads them, and the mount point.
+    pub(super) fn read_with_mount_point(
+        dataset: &Dataset<'_>,
+        contents: Contents,
+        altroot: Option<&str>,
+    ) -> Result<(Values, MountPoint), DatasetError> {
+        let is_wanted = |name: &str| Values::concerns(name) || name == MOUNTPOINT;
+        let natives = native::of_contents(dataset, contents, |row| is_wanted(row.name))?;
+        let point = natives.iter().find(|one| one.property.name == MOUNTPOINT);
+        let (point, _) = mountpoint::of_value(dataset.directory().name(), point, altroot);
+        Ok((Values::of(natives), point))
+    }
+
+    fn of(natives: Vec<NativeValue>) -> Values {
         let mut values = Values::default();
-        for native in native::of_dataset(dataset, |row| Values::concerns(row.name))? {
+        for native in natives {
             match native.value {
                 Shown::Text(word) => values.set(native.property.name, &word),
                 Shown::Number(bytes) if native.property.name == "recordsize" => {
@@ -130,7 +150,7 @@ impl Values {
                 Shown::Number(_) => {}
             }
         }
-        Ok(values)
+        values
     }
 
     /// Takes the word of a property. Words that no version has mean what the default means.

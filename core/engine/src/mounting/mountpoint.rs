@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::properties::inherit::{self, Found, Place};
-use tarn_dataset::properties::native::ShownSource;
+use tarn_dataset::properties::native::{NativeValue, Shown, ShownSource};
 use tarn_dataset::properties::table;
+
+/// The name of the property.
+pub(crate) const MOUNTPOINT: &str = "mountpoint";
 
 /// The value of `mountpoint`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,21 +60,44 @@ pub fn of_dataset(
     dataset: &Dataset<'_>,
     altroot: Option<&str>,
 ) -> Result<(MountPoint, ShownSource), DatasetError> {
-    let row = table::find("mountpoint").expect("the table has it");
+    let row = table::find(MOUNTPOINT).expect("the table has it");
     let name = dataset.directory().name();
-    let found = inherit::find(dataset, row)?;
-    let (value, source, below) = match found {
-        Some((Found::Text(value), Place::Inherited(from))) => {
+    let set = match inherit::find(dataset, row)? {
+        Some((Found::Text(value), place)) => Some((value, place)),
+        Some((Found::Number(_), _)) | None => None,
+    };
+    Ok(of_set(name, set, altroot))
+}
+
+/// The same for a dataset of this name, whose property was read already.
+pub(crate) fn of_value(
+    name: &str,
+    property: Option<&NativeValue>,
+    altroot: Option<&str>,
+) -> (MountPoint, ShownSource) {
+    let set = property.and_then(|property| match (&property.value, &property.source) {
+        (Shown::Text(value), ShownSource::Set(place)) => Some((value.clone(), place.clone())),
+        _ => None,
+    });
+    of_set(name, set, altroot)
+}
+
+/// Where a dataset of this name is mounted, given what is set and where.
+fn of_set(
+    name: &str,
+    set: Option<(String, Place)>,
+    altroot: Option<&str>,
+) -> (MountPoint, ShownSource) {
+    let (value, source, below) = match set {
+        Some((value, Place::Inherited(from))) => {
             let below = name.strip_prefix(from.as_str()).unwrap_or_default();
             let below = below.trim_start_matches('/').to_string();
             (value, ShownSource::Set(Place::Inherited(from)), below)
         }
-        Some((Found::Text(value), place)) => (value, ShownSource::Set(place), String::new()),
-        Some((Found::Number(_), _)) | None => {
-            ("/".to_string(), ShownSource::Default, name.to_string())
-        }
+        Some((value, place)) => (value, ShownSource::Set(place), String::new()),
+        None => ("/".to_string(), ShownSource::Default, name.to_string()),
     };
-    Ok((MountPoint::of(&value, &below, altroot), source))
+    (MountPoint::of(&value, &below, altroot), source)
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use crate::turns::is_stuck;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tarn_dataset::contents;
+use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::DatasetName;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
@@ -407,17 +409,22 @@ enum AfterRefusal {
 /// `canmount=noauto`.
 fn automatic_mounts(open: &OpenPool, operation: &Operation) -> Vec<(String, Mounted)> {
     let view = open.pool.namespace().view(operation);
-    let mut mounts = open.all_served();
-    mounts.retain(|(name, _)| {
-        let head = view.directory(name).and_then(|directory| directory.head());
+    let altroot = open.altroot.as_deref();
+    let is_automatic = |name: &str| -> Result<bool, DatasetError> {
+        let Some(head) = view.directory(name)?.head()? else {
+            return Ok(true);
+        };
+        let contents = contents::outline(&head)?;
+        let (values, point) = Values::read_with_mount_point(&head, contents, altroot)?;
+        Ok(point != MountPoint::Legacy && values.can_mount != CanMount::NoAuto)
+    };
+    let (host, threads) = (open.pool.host(), mount_order::THREADS);
+    let mounts = host.map_in_threads(open.all_served(), threads, |(name, mounted)| {
         // A dataset that cannot be read counts as mounted by `zfs mount -a`.
-        let Ok(Some(head)) = head else { return true };
-        let point = mountpoint::of_dataset(&head, open.altroot.as_deref());
-        let is_legacy = point.is_ok_and(|(point, _)| point == MountPoint::Legacy);
-        let by_name_only = Values::read(&head).map(|values| values.can_mount == CanMount::NoAuto);
-        !is_legacy && !by_name_only.unwrap_or(false)
+        let is_automatic = is_automatic(&name).unwrap_or(true);
+        is_automatic.then_some((name, mounted))
     });
-    mounts
+    mounts.into_iter().flatten().collect()
 }
 
 /// OpenZFS's reason for a pool in use.
