@@ -4,11 +4,12 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
 use tarn_administration::messages::dataset::{Create, Mount, Unmount};
 use tarn_administration::messages::pool::{self, Search, VdevKind, VdevRole, VdevSpec};
+use tarn_administration::messages::statistics::Kstat;
 use tarn_engine::instance::Instance;
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tarn_fuse::FuseMounter;
@@ -18,6 +19,15 @@ use tempfile::TempDir;
 /// Most readings of the mount table by one command, for any number of mounts: one at its beginning,
 /// and one more after a change was found.
 const READINGS_MAX: u64 = 2;
+
+/// How many steps each test takes.
+const STEPS: usize = 5;
+
+/// The most blocks that a step asks of the cache for each file system.
+const BLOCKS_MAX: u64 = 50;
+
+/// The cache's statistics are those of the process, so these tests follow each other.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// A pool with this many file systems, in two levels.
 struct Bench {
@@ -108,10 +118,21 @@ impl Bench {
         self.mounter.table_readings() - before
     }
 
+    /// How many blocks were asked of the cache since the process began.
+    fn blocks_asked(&self) -> u64 {
+        let request = Kstat {
+            pattern: "zfs:0:arcstats".to_string(),
+        };
+        let found = self.administrator.statistics_kstat(&call(), request);
+        let found = found.unwrap();
+        let data = &found.groups[0].data;
+        let asked = ["hits", "misses", "iohits"].map(|name| data[name].as_u64().unwrap());
+        asked.iter().sum()
+    }
+
     fn mount_all(&self) {
         let mounted = self.administrator.dataset_mount(&call(), Mount::default());
         assert_eq!(mounted.unwrap().refused, []);
-        self.assert_mounted(true);
     }
 
     fn unmount_all(&self) {
@@ -119,7 +140,6 @@ impl Bench {
             .administrator
             .dataset_unmount(&call(), Unmount::default());
         assert_eq!(unmounted.unwrap().refused, []);
-        self.assert_mounted(false);
     }
 
     fn export(&self) {
@@ -128,7 +148,6 @@ impl Bench {
             force: false,
         };
         self.administrator.pool_export(&call(), export).unwrap();
-        self.assert_mounted(false);
     }
 
     fn import(&self) {
@@ -143,7 +162,25 @@ impl Bench {
         };
         let imported = self.administrator.pool_import(&call(), import).unwrap();
         assert_eq!(imported.warnings, Vec::<String>::new());
+    }
+
+    /// Mounts and unmounts everything in each way, and gives what `count` counts of each step.
+    fn count_steps(&self, count: impl Fn(&dyn Fn()) -> u64) -> [(&'static str, u64); STEPS] {
+        let steps: [(&str, bool, &dyn Fn()); STEPS] = [
+            ("zfs unmount -a", false, &|| self.unmount_all()),
+            ("zfs mount -a", true, &|| self.mount_all()),
+            ("zfs mount -a of what is mounted", true, &|| {
+                self.mount_all()
+            }),
+            ("zpool export", false, &|| self.export()),
+            ("zpool import", true, &|| self.import()),
+        ];
         self.assert_mounted(true);
+        steps.map(|(step, are_mounted, run)| {
+            let counted = count(run);
+            self.assert_mounted(are_mounted);
+            (step, counted)
+        })
     }
 }
 
@@ -153,20 +190,12 @@ fn call() -> Call {
 
 #[test]
 fn the_mount_table_is_read_as_often_for_many_as_for_few() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for count in [20, 80] {
         let Some(bench) = Bench::new(count) else {
             return;
         };
-        bench.assert_mounted(true);
-        let steps: [(&str, &dyn Fn()); 5] = [
-            ("zfs unmount -a", &|| bench.unmount_all()),
-            ("zfs mount -a", &|| bench.mount_all()),
-            ("zfs mount -a of what is mounted", &|| bench.mount_all()),
-            ("zpool export", &|| bench.export()),
-            ("zpool import", &|| bench.import()),
-        ];
-        for (step, run) in steps {
-            let readings = bench.readings_of(run);
+        for (step, readings) in bench.count_steps(|run| bench.readings_of(run)) {
             assert!(
                 readings <= READINGS_MAX,
                 "{step} of {count}: the table was read {readings} times"
@@ -175,5 +204,29 @@ fn the_mount_table_is_read_as_often_for_many_as_for_few() {
         let stopped = bench.readings_of(|| assert_eq!(bench.engine.stop(), []));
         assert!(stopped <= 2 * READINGS_MAX, "stopping: {stopped}");
         bench.assert_mounted(false);
+    }
+}
+
+#[test]
+fn blocks_are_asked_for_in_proportion_to_the_number_of_mounts() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let asked = [20, 80].map(|count| {
+        let bench = Bench::new(count)?;
+        let asked_by = |run: &dyn Fn()| {
+            let before = bench.blocks_asked();
+            run();
+            bench.blocks_asked() - before
+        };
+        let steps = bench.count_steps(asked_by);
+        assert_eq!(bench.engine.stop(), []);
+        Some(steps)
+    });
+    let [Some(few), Some(many)] = asked else {
+        return;
+    };
+    for ((step, few), (_, many)) in few.into_iter().zip(many) {
+        let each = many.saturating_sub(few) / 60;
+        println!("{step}: {few} blocks for 20, {many} for 80: {each} for each more");
+        assert!(each <= BLOCKS_MAX, "{step}: {each} blocks for each");
     }
 }
