@@ -48,6 +48,7 @@ impl Call<'_> {
             return Ok(Reply::Parts(Answer::new()));
         }
         self.session.locks().note(asked.handle, request);
+        self.session.locks().release_closed(file, request);
         let locked = file.files.lock(file.id, request);
         locked.map_err(|refusal| Errno::from_raw_os_error(refusal.errno()))?;
         Ok(Reply::Parts(Answer::new()))
@@ -65,6 +66,7 @@ impl Call<'_> {
             return self.lock(file, arguments);
         }
         self.session.locks().note(asked.handle, &asked.request);
+        self.session.locks().release_closed(file, &asked.request);
         match self
             .session
             .wait_for_lock(file, self.unique, &asked.request)?

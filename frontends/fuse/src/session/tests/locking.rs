@@ -6,10 +6,23 @@ use crate::protocol::{LOCK_IS_FLOCK, OPEN_NO_FLUSH, RELEASE_UNLOCKS};
 const TO_END: u64 = i64::MAX.cast_unsigned();
 
 /// The arguments of a lock request.
-fn lock(owner: u64, (first, last): (u64, u64), kind: i32, flags: u32) -> Answer {
+fn lock(owner: u64, range: (u64, u64), kind: i32, flags: u32) -> Answer {
+    lock_of((0, owner, 4242), range, kind, flags)
+}
+
+/// The same for a handle, owner and process.
+fn lock_of(
+    (handle, owner, process): (u64, u64, u32),
+    (first, last): (u64, u64),
+    kind: i32,
+    flags: u32,
+) -> Answer {
     let mut body = Answer::new();
-    body.u64(0).u64(owner).u64(first).u64(last);
-    body.u32(kind.cast_unsigned()).u32(4242).u32(flags).u32(0);
+    body.u64(handle).u64(owner).u64(first).u64(last);
+    body.u32(kind.cast_unsigned())
+        .u32(process)
+        .u32(flags)
+        .u32(0);
     body
 }
 
@@ -145,18 +158,29 @@ fn flush_is_sent_for_all_files_after_the_first_lock() {
         let handle = opened.u64().unwrap();
         (handle, opened.u32().unwrap() & OPEN_NO_FLUSH == 0)
     };
-    assert!(open(libc::O_RDWR).1);
-    let (handle, is_told) = open(libc::O_WRONLY);
+    let (handle, is_told) = open(libc::O_RDWR);
     assert!(!is_told && !open(libc::O_RDONLY).1);
-    let mut first = lock(1, (0, TO_END), libc::F_WRLCK, 0);
-    let mut by_handle = Answer::new();
-    by_handle.u64(handle).bytes(&first.as_slice()[8..]);
-    first = by_handle;
+    let first = lock_of((handle, 1, 0), (0, TO_END), libc::F_WRLCK, 0);
     kernel.set_lock(node, &first).unwrap();
+    assert!(open(libc::O_RDWR).1);
     assert!(open(libc::O_WRONLY).1);
     // It ends with the open file.
     let second = lock(2, (0, TO_END), libc::F_WRLCK, 0);
     assert_eq!(kernel.set_lock(node, &second), Err(Errno::AGAIN));
     kernel.close((node, handle));
+    kernel.set_lock(node, &second).unwrap();
+}
+
+#[test]
+fn a_lock_of_a_process_that_has_ended_is_released_though_the_file_is_open() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    let (node, handle) = kernel.create("file", libc::O_RDWR);
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    let process = ended.id();
+    ended.wait().unwrap();
+    let first = lock_of((handle, 1, process), (0, 9), libc::F_WRLCK, 0);
+    kernel.set_lock(node, &first).unwrap();
+    let second = lock(2, (0, TO_END), libc::F_WRLCK, 0);
     kernel.set_lock(node, &second).unwrap();
 }
