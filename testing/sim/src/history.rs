@@ -343,6 +343,9 @@ pub struct History {
     pub commits: Vec<Commit>,
     /// When a request for durability of everything in the pool was begun that has returned.
     pub stored: u64,
+    /// The pool is nearly full: a write that does not fit as a whole is made block by block, each
+    /// in a transaction of its own.
+    pub is_full: bool,
 }
 
 impl History {

@@ -21,6 +21,9 @@
 //!    bytes as they were later. Then each part of the file must be one of those it had since what
 //!    was promised.
 //!
+//! 6. Where the pool is nearly full, a write may be made block by block: then its first blocks may
+//!    be there alone, as long as it was not promised.
+//!
 //! All moments are tried.
 
 use std::collections::BTreeMap;
@@ -32,6 +35,8 @@ use crate::tree::{File, FoundFile, Tree};
 const DIFFERENCES_MAX: usize = 10;
 /// Larger values of attributes are in the hidden directory.
 const LISTED_BYTES_MAX: usize = 32 << 10;
+/// Blocks of files are multiples of this.
+const SECTOR_BYTES: usize = 512;
 /// The end of time.
 const NEVER: u64 = u64::MAX;
 
@@ -64,7 +69,7 @@ pub fn judge(history: &History, trees: &BTreeMap<usize, Tree>) -> Result<Verdict
             .iter()
             .filter(|commit| commit.dataset == actor.dataset)
             .collect();
-        let case = Case::new(number, actor, &commits, history.stored, tree);
+        let case = Case::new(number, actor, &commits, history, tree);
         let told = |why: String| format!("actor {number} ({}): {why}", actor.prefix);
         let answer = case.solve().map_err(told)?;
         moments = intersect(&moments, &answer.moments);
@@ -131,6 +136,8 @@ struct Case<'a> {
     hidden: BTreeMap<Inode, Vec<usize>>,
     /// So many calls are stored for certain.
     stored: usize,
+    /// As in [`History::is_full`].
+    is_full: bool,
 }
 
 /// The calls that change a file's hidden directory: extended attributes, all of them or those that
@@ -166,7 +173,7 @@ impl<'a> Case<'a> {
         number: usize,
         actor: &'a Actor,
         commits: &'a [&'a Commit],
-        stored: u64,
+        history: &History,
         tree: &'a Tree,
     ) -> Case<'a> {
         let found = tree.names.iter();
@@ -179,11 +186,13 @@ impl<'a> Case<'a> {
                 What::File(inode, _) => own.entry(*inode).or_default().push(place),
             }
         }
-        let is_stored = |call: &&crate::history::Call| call.end.is_some_and(|end| end < stored);
+        let is_stored =
+            |call: &&crate::history::Call| call.end.is_some_and(|end| end < history.stored);
         Case {
             number,
             actor,
             commits,
+            is_full: history.is_full,
             tree,
             found: found.map(|(path, id)| (path.as_str(), *id)).collect(),
             naming,
@@ -341,12 +350,35 @@ impl<'a> Case<'a> {
             counts.push(0);
         }
         for (count, place) in self.own(inode).iter().enumerate() {
+            if self.is_full && self.is_begun(*place, &file, found) {
+                // The group was closed in the middle of the call.
+                counts.extend([count, count + 1]);
+            }
             self.apply(*place, &mut file);
             if file == *found {
                 counts.push(count + 1);
             }
         }
         counts
+    }
+
+    /// Whether a file is what was found after the first blocks of a write.
+    fn is_begun(&self, place: usize, file: &File, found: &File) -> bool {
+        let What::File(_, Change::Write { at, bytes }) = &self.actor.calls[place].what else {
+            return false;
+        };
+        let end = at + bytes.len();
+        let sectors = (at / SECTOR_BYTES + 1..).map(|sector| sector * SECTOR_BYTES);
+        sectors.take_while(|cut| *cut < end).any(|cut| {
+            // Cheap to ask first: the size that the file would have.
+            let is_long = found.bytes.len() == file.bytes.len().max(cut);
+            is_long && found.bytes.get(*at..cut) == bytes.get(..cut - at) && {
+                let mut begun = file.clone();
+                let bytes = bytes[..cut - at].to_vec();
+                Change::Write { at: *at, bytes }.apply(&mut begun);
+                begun == *found
+            }
+        })
     }
 
     fn apply(&self, place: usize, file: &mut File) {

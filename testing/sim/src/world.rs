@@ -454,6 +454,7 @@ impl World {
         let mut pages = self.book.pages();
         pages.history.forget();
         pages.history.stored = pages.history.tick();
+        pages.history.is_full = self.plan.layout.is_full;
         for actor in &mut pages.history.actors {
             actor.adopt(&trees[&actor.dataset]);
         }

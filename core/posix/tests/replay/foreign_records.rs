@@ -2,59 +2,8 @@
 
 use super::*;
 
-/// A record that no operation of ours makes.
-fn apply(mounted: &Mounted, change: LoggedChange) -> Result<(), String> {
-    let files = mounted.files.clone();
-    let log = files.intent_log().unwrap();
-    let mut replayer = Replayer::begin(log, &*files, &mounted.operation);
-    let record = LogRecord {
-        txg: Txg::from(1),
-        sequence: mounted
-            .files
-            .object_set()
-            .phys()
-            .intent_log
-            .replayed_sequence
-            + 1000,
-        case_insensitive: false,
-        change,
-    };
-    replayer.apply(&record).map_err(|error| error.to_string())
-}
-
-fn create(parent: ObjectId, object: u64, name: &str) -> LoggedCreate {
-    LoggedCreate {
-        kind: CreateKind::File,
-        directory: parent,
-        object: ObjectId::new(object),
-        dnode_slots: 1,
-        mode: 0o100_640,
-        owner: Fuid::posix(7),
-        group: Fuid::posix(8),
-        generation: 99,
-        creation_time: [5, 6],
-        device: 0,
-        extended: None,
-        acl: None,
-        domains: Vec::new(),
-        name: Text::from(name),
-    }
-}
-
 fn created(create: LoggedCreate) -> LoggedChange {
     LoggedChange::Create(Box::new(create))
-}
-
-fn write(object: u64, offset: u64, length: u64, data: Option<&[u8]>) -> LoggedWrite {
-    LoggedWrite {
-        is_stored_already: false,
-        object: ObjectId::new(object),
-        offset,
-        length,
-        block_offset: 0,
-        pointer: BlockPointer::HOLE,
-        data: data.map(<[u8]>::to_vec),
-    }
 }
 
 fn written(write: LoggedWrite) -> LoggedChange {
@@ -308,7 +257,7 @@ fn records_that_make_no_sense_are_refused_and_change_nothing() {
 macro_rules! openzfs {
     ($name:literal) => {
         golden(include_bytes!(concat!(
-            "../../ondisk/tests/golden/intent-log-",
+            "../../../ondisk/tests/golden/intent-log-",
             $name,
             ".bin"
         )))
