@@ -54,10 +54,14 @@ impl Handle {
         Handle(Handle::opened_with(flags).0 & Handle::UNNOTED)
     }
 
-    /// The same with `FOPEN_NOFLUSH`: the kernel sends `FLUSH` only for the last descriptor. The
-    /// number tells the handle from others.
-    pub fn unflushed(self, number: u64) -> Handle {
-        Handle(self.0 | Handle::UNFLUSHED | (number << Handle::NUMBER_SHIFT))
+    /// The same with `FOPEN_NOFLUSH`: the kernel sends `FLUSH` only for the last descriptor.
+    pub fn unflushed(self) -> Handle {
+        Handle(self.0 | Handle::UNFLUSHED)
+    }
+
+    /// The same with a number of its own, which tells open files apart.
+    pub fn numbered(self, number: u64) -> Handle {
+        Handle(self.0 | (number << Handle::NUMBER_SHIFT))
     }
 
     /// Whether the kernel sends `FLUSH` only for the last descriptor.

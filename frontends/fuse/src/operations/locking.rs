@@ -47,8 +47,10 @@ impl Call<'_> {
             unlocked.map_err(|refusal| Errno::from_raw_os_error(refusal.errno()))?;
             return Ok(Reply::Parts(Answer::new()));
         }
-        self.session.locks().note(asked.handle, request);
-        self.session.locks().release_closed(file, request);
+        self.session.locks().note(self.node, asked.handle, request);
+        self.session
+            .locks()
+            .release_closed(file, self.node, request);
         let locked = file.files.lock(file.id, request);
         locked.map_err(|refusal| Errno::from_raw_os_error(refusal.errno()))?;
         Ok(Reply::Parts(Answer::new()))
@@ -65,8 +67,9 @@ impl Call<'_> {
         if asked.unlocks {
             return self.lock(file, arguments);
         }
-        self.session.locks().note(asked.handle, &asked.request);
-        self.session.locks().release_closed(file, &asked.request);
+        let locks = self.session.locks();
+        locks.note(self.node, asked.handle, &asked.request);
+        locks.release_closed(file, self.node, &asked.request);
         match self
             .session
             .wait_for_lock(file, self.unique, &asked.request)?
@@ -82,6 +85,7 @@ impl Call<'_> {
         let owner = self.owner(file, arguments.u64()?);
         let scope = LockScope::Range(LockRange::WHOLE);
         file.files.release_locks(file.id, owner, scope);
+        self.session.locks().forget_owner(self.node, owner.number);
         Ok(Reply::Parts(Answer::new()))
     }
 

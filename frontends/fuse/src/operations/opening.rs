@@ -121,7 +121,7 @@ impl Call<'_> {
             let owner = self.owner(file, owner);
             file.files.release_locks(file.id, owner, LockScope::File);
         }
-        for owner in self.session.locks().take_owners(handle) {
+        for owner in self.session.locks().take_owners(self.node, handle) {
             let (owner, scope) = (self.owner(file, owner), LockScope::Range(LockRange::WHOLE));
             file.files.release_locks(file.id, owner, scope);
         }

@@ -22,7 +22,7 @@
 use super::closed_owners::has_closed;
 use super::{Place, Session};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tarn_engine::files::{
@@ -50,8 +50,9 @@ struct Table {
     waiting: BTreeMap<u64, Waiting>,
     /// Numbers of interrupted requests that were not in the table.
     interrupted: VecDeque<u64>,
-    /// Owners with locks through handles without `FLUSH`.
-    unflushed: BTreeMap<u64, BTreeSet<u64>>,
+    /// The handle through which an owner has locked a file last, by node and owner, until `FLUSH`
+    /// tells that the owner has closed it.
+    owners: BTreeMap<(u64, u64), u64>,
 }
 
 /// The state of locks in a session. The file system has the locks themselves.
@@ -74,39 +75,44 @@ impl SessionLocks {
         let handle = Handle::opened_with(flags);
         match self.are_used.load(Ordering::Relaxed) {
             true => handle,
-            false => handle.unflushed(self.last_handle.fetch_add(1, Ordering::Relaxed)),
+            false => handle.unflushed(),
         }
+        .numbered(self.last_handle.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Notes a lock that is about to be taken through this handle.
-    pub(crate) fn note(&self, handle: u64, request: &LockRequest) {
+    /// Notes a lock of a file that is about to be taken through this handle.
+    pub(crate) fn note(&self, node: u64, handle: u64, request: &LockRequest) {
         if request.scope == LockScope::File {
             return;
         }
         self.are_used.store(true, Ordering::Relaxed);
-        if Handle::from_number(handle).is_unflushed() {
-            let mut table = self.table();
-            let owners = table.unflushed.entry(handle).or_default();
-            owners.insert(request.owner.number);
+        let owner = (node, request.owner.number);
+        self.table().owners.insert(owner, handle);
+    }
+
+    /// An owner has closed one of its descriptors of a file, and has no locks on it any more.
+    pub(crate) fn forget_owner(&self, node: u64, owner: u64) {
+        if self.are_used.load(Ordering::Relaxed) {
+            self.table().owners.remove(&(node, owner));
         }
     }
 
-    /// Whether an owner has locked by a handle of which no `FLUSH` comes.
-    fn is_unflushed(&self, owner: u64) -> bool {
+    /// Whether an owner has locked a file through a handle of which no `FLUSH` comes.
+    fn is_unflushed(&self, node: u64, owner: u64) -> bool {
         let table = self.table();
-        let mut each = table.unflushed.values();
-        each.any(|owners| owners.contains(&owner))
+        let handle = table.owners.get(&(node, owner));
+        handle.is_some_and(|handle| Handle::from_number(*handle).is_unflushed())
     }
 
     /// Releases locks that conflict with a request and whose processes have closed the file, of
     /// which the kernel did not tell.
-    pub(crate) fn release_closed(&self, file: &Place, request: &LockRequest) {
-        if request.scope == LockScope::File || self.table().unflushed.is_empty() {
+    pub(crate) fn release_closed(&self, file: &Place, node: u64, request: &LockRequest) {
+        if request.scope == LockScope::File {
             return;
         }
         while let Some(found) = file.files.find_lock(file.id, request) {
             let is_closed = found.owner.holder == file.holder
-                && self.is_unflushed(found.owner.number)
+                && self.is_unflushed(node, found.owner.number)
                 && has_closed(found.process, file.id);
             if !is_closed {
                 return;
@@ -116,17 +122,21 @@ impl SessionLocks {
         }
     }
 
-    /// The owners with locks through a closed open file for which no `FLUSH` came.
-    pub(crate) fn take_owners(&self, handle: Handle) -> BTreeSet<u64> {
-        let is_any = handle.is_unflushed() && self.are_used.load(Ordering::Relaxed);
-        match is_any {
-            true => self
-                .table()
-                .unflushed
-                .remove(&handle.number())
-                .unwrap_or_default(),
-            false => BTreeSet::new(),
+    /// The owners whose locks end with an open file: open file descriptions, which `FLUSH` does not
+    /// name, and processes of which no `FLUSH` came. An owner that has locked through another
+    /// handle since is not among them: the kernel may tell late of a file that is released.
+    pub(crate) fn take_owners(&self, node: u64, handle: Handle) -> Vec<u64> {
+        if !self.are_used.load(Ordering::Relaxed) {
+            return Vec::new();
         }
+        let mut table = self.table();
+        let of_file = table.owners.range((node, 0)..=(node, u64::MAX));
+        let ended = of_file.filter(|(_, by)| **by == handle.number());
+        let ended: Vec<u64> = ended.map(|((_, owner), _)| *owner).collect();
+        for owner in &ended {
+            table.owners.remove(&(node, *owner));
+        }
+        ended
     }
 }
 

@@ -184,3 +184,36 @@ fn a_lock_of_a_process_that_has_ended_is_released_though_the_file_is_open() {
     let second = lock(2, (0, TO_END), libc::F_WRLCK, 0);
     kernel.set_lock(node, &second).unwrap();
 }
+
+#[test]
+fn a_lock_of_an_open_file_description_ends_with_it_and_of_a_process_that_locked_again_does_not() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    let (node, first) = kernel.create("file", libc::O_RDWR);
+    let all = (0, TO_END);
+    let lock_by = |handle, owner| lock_of((handle, owner, 0), all, libc::F_WRLCK, 0);
+    kernel.set_lock(node, &lock_by(first, 1)).unwrap();
+    let mut flush = Answer::new();
+    flush.u64(first).u64(0).u64(1);
+    kernel.ask(opcode::FLUSH, node, &flush).unwrap();
+
+    // The kernel tells of the first open file when its process has locked through another one.
+    let mut body = Answer::new();
+    body.u32(libc::O_RDWR.cast_unsigned()).u32(0);
+    let opened = kernel.ask(opcode::OPEN, node, &body).unwrap();
+    let second = Arguments::of(&opened).u64().unwrap();
+    kernel.set_lock(node, &lock_by(second, 1)).unwrap();
+    kernel.close((node, first));
+    let other = lock_by(0, 2);
+    assert_eq!(kernel.set_lock(node, &other), Err(Errno::AGAIN));
+
+    // `FLUSH` names the process, and not the open file description that has locked.
+    let mut flush = Answer::new();
+    flush.u64(second).u64(0).u64(1);
+    kernel.ask(opcode::FLUSH, node, &flush).unwrap();
+    kernel.set_lock(node, &lock_by(second, 3)).unwrap();
+    kernel.ask(opcode::FLUSH, node, &flush).unwrap();
+    assert_eq!(kernel.set_lock(node, &other), Err(Errno::AGAIN));
+    kernel.close((node, second));
+    kernel.set_lock(node, &other).unwrap();
+}
