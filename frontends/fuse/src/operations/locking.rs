@@ -48,9 +48,6 @@ impl Call<'_> {
             return Ok(Reply::Parts(Answer::new()));
         }
         self.session.locks().note(self.node, asked.handle, request);
-        self.session
-            .locks()
-            .release_closed(file, self.node, request);
         let locked = file.files.lock(file.id, request);
         locked.map_err(|refusal| Errno::from_raw_os_error(refusal.errno()))?;
         Ok(Reply::Parts(Answer::new()))
@@ -67,9 +64,9 @@ impl Call<'_> {
         if asked.unlocks {
             return self.lock(file, arguments);
         }
-        let locks = self.session.locks();
-        locks.note(self.node, asked.handle, &asked.request);
-        locks.release_closed(file, self.node, &asked.request);
+        self.session
+            .locks()
+            .note(self.node, asked.handle, &asked.request);
         match self
             .session
             .wait_for_lock(file, self.unique, &asked.request)?

@@ -9,25 +9,23 @@
 //!
 //! # Closing files
 //! The kernel sends `FLUSH` for each descriptor that is closed, which costs a round trip, except
-//! for files opened with `FOPEN_NOFLUSH`. These are all files that are opened before a program has
-//! locked any file of the mount. (The kernel writes pages of a mapping back when the mapping ends,
-//! before it releases the file.) A lock that is taken through one of them ends with the open file,
-//! or when it is in the way of another and its process [has closed](super::closed_owners) the file.
+//! for files opened with `FOPEN_NOFLUSH`. These are files opened only for reading or only for
+//! writing, as long as no program has locked any file of the mount. (Files opened for both may be
+//! mapped, and the kernel writes their pages back with `FLUSH`.) A lock that is taken through one
+//! of them ends with the open file, and so does a lock of an open file description, which `FLUSH`
+//! does not name.
 //!
 //! # Invariants
 //! - A request is answered exactly once: by the callback of its lock, by its interruption, or at
 //!   once.
 //! - No lock of this module is held while the file system is called.
 
-use super::closed_owners::has_closed;
 use super::{Place, Session};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tarn_engine::files::{
-    FileSystem, LockRange, LockRequest, LockScope, LockWait, Locked, ObjectId,
-};
+use tarn_engine::files::{FileSystem, LockRequest, LockScope, LockWait, Locked, ObjectId};
 
 use crate::handles::Handle;
 
@@ -73,7 +71,7 @@ impl SessionLocks {
     /// The handle of a file that is opened with these flags.
     pub(crate) fn handle(&self, flags: i32) -> Handle {
         let handle = Handle::opened_with(flags);
-        match self.are_used.load(Ordering::Relaxed) {
+        match handle.may_be_mapped() || self.are_used.load(Ordering::Relaxed) {
             true => handle,
             false => handle.unflushed(),
         }
@@ -94,31 +92,6 @@ impl SessionLocks {
     pub(crate) fn forget_owner(&self, node: u64, owner: u64) {
         if self.are_used.load(Ordering::Relaxed) {
             self.table().owners.remove(&(node, owner));
-        }
-    }
-
-    /// Whether an owner has locked a file through a handle of which no `FLUSH` comes.
-    fn is_unflushed(&self, node: u64, owner: u64) -> bool {
-        let table = self.table();
-        let handle = table.owners.get(&(node, owner));
-        handle.is_some_and(|handle| Handle::from_number(*handle).is_unflushed())
-    }
-
-    /// Releases locks that conflict with a request and whose processes have closed the file, of
-    /// which the kernel did not tell.
-    pub(crate) fn release_closed(&self, file: &Place, node: u64, request: &LockRequest) {
-        if request.scope == LockScope::File {
-            return;
-        }
-        while let Some(found) = file.files.find_lock(file.id, request) {
-            let is_closed = found.owner.holder == file.holder
-                && self.is_unflushed(node, found.owner.number)
-                && has_closed(found.process, file.id);
-            if !is_closed {
-                return;
-            }
-            let all = LockScope::Range(LockRange::WHOLE);
-            file.files.release_locks(file.id, found.owner, all);
         }
     }
 

@@ -1,6 +1,5 @@
 //! One mount: its file system, and the snapshots that were entered below `.zfs`.
 
-mod closed_owners;
 mod credentials;
 mod handshake;
 mod locking;

@@ -158,30 +158,17 @@ fn flush_is_sent_for_all_files_after_the_first_lock() {
         let handle = opened.u64().unwrap();
         (handle, opened.u32().unwrap() & OPEN_NO_FLUSH == 0)
     };
-    let (handle, is_told) = open(libc::O_RDWR);
+    assert!(open(libc::O_RDWR).1);
+    let (handle, is_told) = open(libc::O_WRONLY);
     assert!(!is_told && !open(libc::O_RDONLY).1);
     let first = lock_of((handle, 1, 0), (0, TO_END), libc::F_WRLCK, 0);
     kernel.set_lock(node, &first).unwrap();
-    assert!(open(libc::O_RDWR).1);
+    assert!(open(libc::O_WRONLY).1);
     assert!(open(libc::O_WRONLY).1);
     // It ends with the open file.
     let second = lock(2, (0, TO_END), libc::F_WRLCK, 0);
     assert_eq!(kernel.set_lock(node, &second), Err(Errno::AGAIN));
     kernel.close((node, handle));
-    kernel.set_lock(node, &second).unwrap();
-}
-
-#[test]
-fn a_lock_of_a_process_that_has_ended_is_released_though_the_file_is_open() {
-    let bench = Bench::new();
-    let kernel = Kernel::of(bench.tree.clone());
-    let (node, handle) = kernel.create("file", libc::O_RDWR);
-    let mut ended = std::process::Command::new("true").spawn().unwrap();
-    let process = ended.id();
-    ended.wait().unwrap();
-    let first = lock_of((handle, 1, process), (0, 9), libc::F_WRLCK, 0);
-    kernel.set_lock(node, &first).unwrap();
-    let second = lock(2, (0, TO_END), libc::F_WRLCK, 0);
     kernel.set_lock(node, &second).unwrap();
 }
 
