@@ -46,6 +46,8 @@ pub struct Batch(Kind);
 enum Kind {
     UnderWay(Arc<BatchState>),
     Simulated(SimulatedBatch),
+    /// None of the requests was handed to the device.
+    Refused(Vec<DeviceError>),
 }
 
 impl Batch {
@@ -57,12 +59,25 @@ impl Batch {
         Batch(Kind::Simulated(batch))
     }
 
+    /// Requests that were not handed to a device, with the error of each.
+    pub(crate) fn refused(errors: Vec<DeviceError>) -> Batch {
+        Batch(Kind::Refused(errors))
+    }
+
     /// Waits until all is done. One completion a request, in their order.
     pub fn wait(self) -> Vec<Completion> {
         check_wait("a device");
         match self.0 {
             Kind::UnderWay(state) => state.wait(),
             Kind::Simulated(batch) => batch.wait(),
+            Kind::Refused(errors) => {
+                let refused = |error| Completion {
+                    result: Err(error),
+                    queue_ns: 0,
+                    service_ns: 0,
+                };
+                errors.into_iter().map(refused).collect()
+            }
         }
     }
 }

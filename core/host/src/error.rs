@@ -149,6 +149,15 @@ pub enum DeviceError {
         /// What was asked for.
         action: Action,
     },
+    /// The lease of this host has expired, so another host may use the device. Nothing is wrong
+    /// with it.
+    #[error("cannot {action} {}: another host may use it", path.display())]
+    LeaseExpired {
+        /// The device.
+        path: Arc<Path>,
+        /// What was asked for.
+        action: Action,
+    },
     /// The device cannot do this at all. Nothing is wrong with it.
     #[error("{} cannot {action}", path.display())]
     Unsupported {

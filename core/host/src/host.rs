@@ -17,6 +17,7 @@ use crate::file_device::{self, Backend, DeviceOptions};
 use crate::identity::{HostIdentity, parse_hostid};
 use crate::in_threads;
 use crate::layers::{self, DeviceNumber};
+use crate::lease::{LeasedDevice, WriteLease};
 use crate::lock::check_wait;
 use crate::lock_holder::{self, LockHolder};
 use crate::memory;
@@ -109,6 +110,8 @@ impl RealOptions {
 #[derive(Clone)]
 pub struct Host {
     inner: Arc<Inner>,
+    /// Limits the writes to devices that are opened through this handle.
+    lease: Option<Arc<WriteLease>>,
 }
 
 struct Inner {
@@ -147,6 +150,7 @@ impl Host {
                 compute,
                 processors,
             }),
+            lease: None,
         }
     }
 
@@ -157,7 +161,7 @@ impl Host {
 
     /// The host of a simulation.
     pub(crate) fn of_simulation(simulation: &SimHost) -> Host {
-        let identity = simulation.options().identity.clone();
+        let identity = simulation.seat().identity().clone();
         let kind = Kind::Simulated(simulation.clone());
         let processors = SIMULATED_PROCESSORS;
         Host {
@@ -167,6 +171,17 @@ impl Host {
                 compute: Compute::new(1),
                 processors,
             }),
+            lease: None,
+        }
+    }
+
+    /// A handle of the same host. The devices that it opens are written only while the lease is
+    /// valid.
+    #[must_use]
+    pub fn with_lease(&self, lease: Arc<WriteLease>) -> Host {
+        Host {
+            inner: self.inner.clone(),
+            lease: Some(lease),
         }
     }
 
@@ -293,10 +308,18 @@ impl Host {
     /// # Errors
     /// What the system said, or a thing that is neither.
     pub fn open_device(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn Device>, OpenError> {
-        match &self.inner.kind {
-            Kind::Real(options) => file_device::open(path, mode, options),
-            Kind::Simulated(simulation) => simulation.open_device(path, mode),
-        }
+        let device = match &self.inner.kind {
+            Kind::Real(options) => file_device::open(path, mode, options)?,
+            Kind::Simulated(simulation) => simulation.open_device(path, mode)?,
+        };
+        Ok(match &self.lease {
+            Some(lease) if mode.may_write() => Arc::new(LeasedDevice {
+                device,
+                lease: lease.clone(),
+                seat: self.simulation().map(|simulation| simulation.seat().clone()),
+            }),
+            _ => device,
+        })
     }
 
     /// The name and id of this host.

@@ -69,6 +69,7 @@ impl Pool {
         if self.failure().is_some() {
             self.give_up();
         }
+        self.heartbeats.stop();
         self.txgs().stop();
         self.end_sync();
         self.txgs().forget_dirty();
@@ -96,6 +97,9 @@ impl Pool {
 
     /// Closes a pool that was opened and never stored a txg.
     pub(crate) fn abandon(&self) {
+        self.heartbeats.stop();
+        self.vdevs().give_up();
+        self.end_sync();
         self.txgs().stop();
         self.txgs().forget_dirty();
         self.cache().forget_all();

@@ -212,6 +212,7 @@ impl Pool {
         write_first_labels(&vdevs, &facts, txg)?;
         let spares = label_spares(host, &request.spares)?;
         let pool = assemble(host, cache, &request, &spares, vdevs, facts, operation)?;
+        pool.follow_multihost(operation)?;
         pool.start_sync();
         Ok(pool)
     }

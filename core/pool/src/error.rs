@@ -184,9 +184,15 @@ pub enum ImportError {
         /// The reason.
         why: String,
     },
-    /// Other hosts expect uberblocks that show the pool in use, which Tarn does not write.
-    #[error("pool has the multihost property on, which is not supported by this version")]
-    Multihost,
+    /// The pool has `multihost`, and another host uses it.
+    #[error("pool is imported on another host")]
+    InUseElsewhere,
+    /// The pool has `multihost`, and this host has no id to write into its labels.
+    #[error("pool has the multihost property on and the system's hostid is not set")]
+    NoHostId,
+    /// The caller did not wait until it was known that no other host uses the pool.
+    #[error("the caller is gone")]
+    CallerGone,
     /// Another host began to write the pool while it was being opened.
     #[error("pool is being written by another host")]
     WrittenElsewhere,

@@ -24,7 +24,7 @@ use crate::directory::Directory;
 use crate::error::{ImportError, PoolError};
 use crate::features::PoolFeatures;
 use crate::log_space_maps;
-use crate::multihost::{self, Watched};
+use crate::multihost::take_over;
 use crate::pool::{Mode, Parts, Pool, PoolOwner, StoredState};
 use crate::space_maps::{self, Arrays};
 use std::collections::BTreeMap;
@@ -71,9 +71,8 @@ pub struct ImportRequest<'a> {
     /// Whether intent logs that cannot be claimed are discarded; otherwise the pool is not opened
     /// for writing.
     pub discards_logs: bool,
-    /// Whether its property `multihost` is switched off: the caller has watched the pool, with this
-    /// result, and sets the property at once.
-    pub ends_multihost: Option<Watched>,
+    /// Whether the caller still wants it: to find out that no other host uses it may take long.
+    pub goes_on: &'a (dyn Fn() -> bool + Sync),
     /// The host that uses it from now on.
     pub owner: PoolOwner,
 }
@@ -124,6 +123,10 @@ impl Pool {
     ) -> Result<Arc<Pool>, ImportError> {
         let suggested = &request.candidate.root;
         let first = open(host, cache, request, suggested, Need::Nothing, operation)?;
+        let watched = match request.mode {
+            Mode::ReadOnly => None,
+            Mode::ReadWrite => take_over::watch_for_others(host, request, &first.vdevs)?,
+        };
         let configuration = Directory::new(&first.mos, operation).configuration();
         let configuration =
             configuration.map_err(|error| missing_before_unreadable(&first.vdevs, error))?;
@@ -143,7 +146,9 @@ impl Pool {
             return Err(error.into());
         }
         if request.mode == Mode::ReadWrite {
-            if let Err(error) = pool.prepare_for_writing(request, operation) {
+            let entered = pool.enter_multihost(watched, operation);
+            let ready = entered.and_then(|()| pool.prepare_for_writing(request, operation));
+            if let Err(error) = ready {
                 pool.abandon();
                 return Err(error);
             }
@@ -166,16 +171,6 @@ impl Pool {
         request: &ImportRequest<'_>,
         operation: &Operation,
     ) -> Result<(), ImportError> {
-        let directory = self.directory(operation);
-        match request.ends_multihost {
-            None if multihost::is_on(directory, &self.uberblock())? => {
-                return Err(ImportError::Multihost);
-            }
-            Some(watched) if self.is_written_since(watched) => {
-                return Err(ImportError::WrittenElsewhere);
-            }
-            _ => {}
-        }
         self.vdevs().permit_self_heal(true);
         self.vdevs().note_stored_txg(self.uberblock().txg);
         self.vdevs().note_absent();
@@ -190,22 +185,10 @@ impl Pool {
         self.cancel_left_scan(operation)
     }
 
-    /// Whether another host wrote the pool since it was watched: it may have watched it at the same
-    /// time.
-    fn is_written_since(&self, watched: Watched) -> bool {
-        let Watched::Silent(first) = watched else {
-            return true;
-        };
-        let now = self.vdevs().newest_uberblock();
-        match (first, now) {
-            (Some(first), Some(now)) => now.compare(&first).is_ne(),
-            (first, now) => first.is_some() != now.is_some(),
-        }
-    }
-
     /// Writes this host into the labels.
-    fn take_over(&self, operation: &Operation) -> Result<(), ImportError> {
+    fn take_over(self: &Arc<Self>, operation: &Operation) -> Result<(), ImportError> {
         self.sync_all(operation)?;
+        self.end_multihost_if_off(operation)?;
         Ok(self.clean_up(operation).map_err(PoolError::from)?)
     }
 }

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::features::PoolFeatures;
 use crate::job_queue::Jobs;
 use crate::log_holds::LogHolds;
+use crate::multihost::heartbeat::Heartbeats;
 use crate::probes::Probes;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
@@ -95,6 +96,7 @@ pub struct Pool {
     pub(crate) saved_dtls: Mutex<BTreeMap<Guid, Dtl>>,
     pub(crate) changed_facts: Mutex<Option<FactsChange>>,
     pub(crate) sync_threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) heartbeats: Heartbeats,
     pub(crate) failure: Mutex<Option<Failure>>,
     pub(crate) fails_writers: AtomicBool,
     pub(crate) probes: Probes,
@@ -153,6 +155,7 @@ impl Pool {
             saved_dtls: Mutex::new(CONFIGURATION, BTreeMap::new()),
             changed_facts: Mutex::new(CONFIGURATION, None),
             sync_threads: Mutex::new(THREADS, Vec::new()),
+            heartbeats: Heartbeats::new(),
             failure: Mutex::new(FAILURE, None),
             fails_writers: AtomicBool::new(false),
             probes,

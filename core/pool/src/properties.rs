@@ -8,6 +8,7 @@ use crate::error_log;
 use crate::mos_writer::MosWriter;
 use crate::pool::Pool;
 use crate::sync_scope::SyncScope;
+use std::sync::Arc;
 use tarn_dataset::task::{FeatureCounts, InternalEvent, TaskRefusal};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::features::Feature;
@@ -57,7 +58,7 @@ impl Pool {
     /// # Errors
     /// The pool is read-only, suspended or being closed.
     pub fn change_properties(
-        &self,
+        self: &Arc<Self>,
         changes: Vec<PoolPropertyChange>,
         operation: &Operation,
     ) -> Result<(), TaskError> {
@@ -73,8 +74,11 @@ impl Pool {
                     text,
                 });
             }
+            scope.pool.prepare_multihost(scope.writer.directory())?;
             Ok(Ok(()))
-        })
+        })?;
+        self.settle_multihost();
+        Ok(())
     }
 }
 

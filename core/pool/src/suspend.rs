@@ -33,6 +33,10 @@ pub enum ResumeRefusal {
     /// Its devices are not back.
     #[error(transparent)]
     Devices(#[from] ResumeError),
+    /// This host did not write its heartbeat in time, and another host has, or may have, imported the
+    /// pool. Exporting by force gives it up here.
+    #[error("another host has imported the pool, or is about to")]
+    OtherHost,
     /// The error is no fault of devices. Exporting by force and importing opens the last stored
     /// txg.
     #[error("{why}")]
@@ -97,6 +101,11 @@ impl Pool {
         self.jobs.close(&closed);
     }
 
+    /// Whether nothing is written since no heartbeat was written in time.
+    pub fn is_lease_expired(&self) -> bool {
+        self.vdevs().lease().has_expired()
+    }
+
     /// Why the pool is suspended, if it is.
     pub fn failure(&self) -> Option<String> {
         let failure = self.failure.lock();
@@ -113,7 +122,12 @@ impl Pool {
             Some(Failure { why, cure }) if cure != Cure::Devices => {
                 Err(ResumeRefusal::ForGood { why })
             }
-            _ => Ok(self.vdevs().resume(operation)?),
+            _ => {
+                if self.vdevs().lease().has_expired() {
+                    self.take_back()?;
+                }
+                Ok(self.vdevs().resume(operation)?)
+            }
         }
     }
 

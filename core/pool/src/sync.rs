@@ -23,6 +23,7 @@ use crate::job_queue::{Closed, Taken};
 use crate::jobs::PATIENCE_NS;
 use crate::log_space_maps;
 use crate::mos_writer::MosWriter;
+use crate::multihost;
 use crate::pool::{Mode, Pool, StoredState};
 use crate::space_maps::{self, Storing};
 use crate::sync_scope::SyncScope;
@@ -84,7 +85,7 @@ impl Pool {
             host.spawn(&format!("tarn-quiesce-{}", self.name()), quiesce),
             host.spawn_background(&format!("tarn-sync-{}", self.name()), store),
         ];
-        *self.sync_threads.lock() = threads;
+        self.sync_threads.lock().extend(threads);
     }
 
     /// Stores one txg after the other, until the pool is closed or cannot be written.
@@ -342,7 +343,7 @@ impl Pool {
 
     /// The uberblock of the txg.
     fn uberblock_of(&self, tx: &SyncTx, before: &Uberblock) -> Uberblock {
-        Uberblock {
+        let mut uberblock = Uberblock {
             magic: Uberblock::MAGIC,
             txg: tx.txg(),
             guid_sum: self.vdevs().config().guid_sum(),
@@ -353,7 +354,11 @@ impl Pool {
             multihost_delay_ns: 0,
             multihost_config: 0,
             ..*before
+        };
+        if let Some(settings) = self.heartbeats.settings() {
+            uberblock.set_multihost(settings.interval_ns(), settings.to_multihost(0));
         }
+        uberblock
     }
 
     /// Writes the uberblock, with labels where their facts have changed.
@@ -373,9 +378,10 @@ impl Pool {
         };
         let update = LabelUpdate {
             uberblock,
-            is_multihost: false,
+            is_multihost: multihost::settings::shows_itself(uberblock),
             configuration: if is_changed { Some(&compose) } else { None },
         };
+        self.heartbeats.note_own(uberblock);
         self.vdevs().write_labels(update, operation)?;
         if is_changed {
             let mut written = self.configuration.lock();

@@ -127,6 +127,14 @@ impl LeafFailure {
         }
     }
 
+    /// True if nothing was asked of the device, since the lease of this host has expired.
+    pub fn is_lease_expired(&self) -> bool {
+        let LeafFailureKind::Device(error) = &self.why else {
+            return false;
+        };
+        matches!(error, DeviceError::LeaseExpired { .. })
+    }
+
     /// True if the device has vanished.
     pub fn is_gone(&self) -> bool {
         matches!(&self.why, LeafFailureKind::Device(error) if error.is_gone())
@@ -240,6 +248,10 @@ pub enum VdevWriteError {
     /// that.
     #[error("devices are being opened again")]
     Reopening,
+    /// This host did not write its heartbeat in time, so another host may have imported the pool:
+    /// nothing is written. The pool must be suspended.
+    #[error("multihost: no heartbeat was written in time, another host may have imported the pool")]
+    LeaseExpired,
     /// The pool was given up: nothing is written any more.
     #[error("the pool was given up")]
     GivenUp,

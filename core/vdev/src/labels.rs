@@ -231,7 +231,8 @@ fn verify(area: &[u8], offset: u64) -> Result<ByteOrder, LabelError> {
     }
 }
 
-fn seal(area: &mut [u8], offset: u64) {
+/// Seals a part of a label, which is at this offset of the device.
+pub(crate) fn seal(area: &mut [u8], offset: u64) {
     let verifier = embedded::label_verifier(offset);
     let order = tarn_transform::ByteOrder::Little;
     embedded::seal(ChecksumAlgorithm::Label, area, &verifier, order);

@@ -33,6 +33,7 @@ pub mod dtl;
 pub mod error;
 pub mod gpt;
 pub mod health;
+mod heartbeat;
 pub mod import_search;
 pub mod in_use;
 pub mod label_config;

@@ -84,7 +84,7 @@ impl VdevTree {
         let tops = in_turn(&tops, uberblock.txg);
         let update = LabelUpdate {
             uberblock,
-            is_multihost: false,
+            is_multihost: uberblock.multihost_delay_ns != 0,
             configuration: None,
         };
         let (mut lacking, mut ios) = (Vec::new(), Vec::new());

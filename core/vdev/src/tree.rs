@@ -21,7 +21,7 @@ use crate::top::TopVdev;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tarn_host::Host;
+use tarn_host::{Host, WriteLease};
 use tarn_host::device::OpenMode;
 use tarn_host::lock::{Mutex, RwLock};
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, PhysicalSize, Txg, VdevId};
@@ -129,7 +129,9 @@ pub struct TopLevel {
 /// All vdevs of a pool.
 #[derive(Debug)]
 pub struct VdevTree {
+    /// Opens devices that are written only while the lease is valid.
     pub(crate) host: Host,
+    lease: Arc<WriteLease>,
     pub(crate) mode: OpenMode,
     pub(crate) state: RwLock<TreeState>,
     /// Counts changes of the configuration that labels should have.
@@ -166,6 +168,8 @@ impl VdevTree {
         root: &VdevConfig,
         options: &OpenOptions,
     ) -> Result<Arc<VdevTree>, OpenError> {
+        let lease = WriteLease::new();
+        let host = &host.with_lease(lease.clone());
         let tops = root.children.iter().map(|top| {
             let top = TopVdev::new(top, &[]);
             refuse_unsupported(&top, options.need)?;
@@ -183,6 +187,7 @@ impl VdevTree {
             .collect();
         let tree = VdevTree {
             host: host.clone(),
+            lease,
             mode: options.mode,
             state: RwLock::new(
                 ranks::TREE,
@@ -353,6 +358,11 @@ impl VdevTree {
     /// Whether a read may write the right bytes to devices that gave wrong ones, or none.
     pub fn may_self_heal(&self) -> bool {
         self.is_writable() && self.permits_self_heal.load(Ordering::Acquire)
+    }
+
+    /// Until when this host may write the devices: for ever, unless the pool has `multihost`.
+    pub fn lease(&self) -> &WriteLease {
+        &self.lease
     }
 
     /// The machine whose devices these are.

@@ -100,7 +100,9 @@ impl VdevTree {
             match done {
                 Err(
                     error
-                    @ (VdevWriteError::LostRedundancy { .. } | VdevWriteError::NoLabelWritten),
+                    @ (VdevWriteError::LostRedundancy { .. }
+                    | VdevWriteError::NoLabelWritten
+                    | VdevWriteError::LeaseExpired),
                 ) if self.suspension.wait(&error) == Verdict::Again => {}
                 done => return done,
             }
@@ -319,6 +321,10 @@ impl VdevTree {
         let mut failed: BTreeMap<Guid, Failed> = BTreeMap::new();
         for (owner, outcome) in owners.iter().zip(outcomes) {
             if let Err(failure) = outcome {
+                if failure.is_lease_expired() {
+                    // Devices stay as they are: nothing was asked of them.
+                    return Err(VdevWriteError::LeaseExpired);
+                }
                 let failed = failed.entry(owner.leaf.guid);
                 let failed = failed.or_insert_with(|| Failed::new(failure));
                 failed.births.extend(owner.birth);

@@ -84,8 +84,17 @@ impl Administrator {
             let refusal = Refusal::new(RefusalKind::Suspended, action(), SUSPENDED);
             refusal.with_hint(why)
         };
-        match told.recv_timeout(PATIENCE) {
+        let patience = match open.pool.is_lease_expired() {
+            true => PATIENCE.saturating_add(open.pool.take_over_time_max()),
+            false => PATIENCE,
+        };
+        match told.recv_timeout(patience) {
             Ok(Ok(())) => Ok(()),
+            Ok(Err(ResumeRefusal::OtherHost)) => {
+                let reason = "pool is imported on a different host";
+                let cure = "use 'zpool export -f' to give it up on this host";
+                Err(Refusal::new(RefusalKind::OtherHost, action(), reason).with_hint(cure))
+            }
             Ok(Err(ResumeRefusal::ForGood { why })) => {
                 let cure =
                     "use 'zpool export -f' and 'zpool import', which find what was stored last";

@@ -91,6 +91,8 @@ pub(crate) enum Suspended {
     Wait,
     /// They get errors.
     Continue,
+    /// No heartbeat was written in time (`multihost`).
+    Multihost,
 }
 
 /// The most serious condition.
@@ -132,6 +134,7 @@ fn of_suspension(evidence: &Evidence<'_>) -> Option<Condition> {
     evidence.suspended.map(|suspended| match suspended {
         Suspended::Wait => Condition::IoFailureWait,
         Suspended::Continue => Condition::IoFailureContinue,
+        Suspended::Multihost => Condition::IoFailureMultihost,
     })
 }
 

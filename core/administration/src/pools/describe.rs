@@ -97,6 +97,7 @@ fn as_far_as_known(open: &OpenPool, last_seen: Option<PoolDescription>) -> PoolD
 /// Whether the pool is suspended, and the effect on writers.
 fn suspended(pool: &Pool) -> Option<Suspended> {
     pool.failure().map(|_| match pool.fails_writers() {
+        _ if pool.is_lease_expired() => Suspended::Multihost,
         true => Suspended::Continue,
         false => Suspended::Wait,
     })

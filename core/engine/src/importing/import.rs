@@ -4,7 +4,8 @@
 //! # Which host
 //! Labels name the host that used the pool last. A pool that was not exported, and whose last host
 //! is another, may be in use there at this moment: it is refused without `-f`. A pool with the
-//! property `multihost` is refused even with `-f` while another host writes it ([`multihost`]).
+//! property `multihost` is refused even with `-f` while another host writes it
+//! ([`multihost`](tarn_pool::multihost)).
 
 use super::apply_settings::{apply_fail_mode, changes_of, remembered};
 use super::dates::date;
@@ -24,7 +25,6 @@ use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
 use tarn_host::OpenMode;
 use tarn_ondisk::units::Txg;
-use tarn_pool::multihost::{self, Watched};
 use tarn_pool::rewind::{Reach, Rewind, find_rewind, may_be_better_before};
 use tarn_pool::{ImportError, ImportRequest, Leaving, Mode, Pool, PoolError};
 use tarn_posix::FileOwnership;
@@ -51,18 +51,6 @@ struct Options {
     /// `-F`, `-X`, `-T` and `-n`.
     rewinding: Option<Rewinding>,
     settings: PoolSettings,
-}
-
-impl Options {
-    /// Whether the pool is written although other hosts may expect `multihost` uberblocks, so that
-    /// the property is switched off.
-    fn ends_multihost(&self) -> bool {
-        let mut stored = self.settings.stored.iter();
-        let is_given_up = stored
-            .any(|(name, value, _)| name == multihost::PROPERTY && value.as_word() == Some(0));
-        let is_trial = self.rewinding.is_some_and(|rewinding| rewinding.is_trial);
-        is_given_up && self.mode == Mode::ReadWrite && !is_trial
-    }
 }
 
 /// What to do when the newest txg cannot be opened.
@@ -247,10 +235,8 @@ impl Engine {
         if !options.is_forced {
             self.refuse_other_host(candidate)?;
         }
-        let watched = match options.ends_multihost() {
-            true => Some(self.refuse_active(candidate, &options.presence)?),
-            false => None,
-        };
+        let presence = &options.presence;
+        let goes_on = || !presence.has_ended() && !self.presence.has_ended();
         let mut request = ImportRequest {
             candidate,
             paths,
@@ -259,7 +245,7 @@ impl Engine {
             need: options.need,
             until: Txg::MAX,
             discards_logs: discards_logs(&options.mount_options),
-            ends_multihost: watched,
+            goes_on: &goes_on,
             owner: self.owner(),
         };
         let action = match rename {
@@ -284,6 +270,13 @@ impl Engine {
             }
             let refusal = import_refusal(&error, action.clone());
             match (&error, options.rewinding) {
+                (ImportError::InUseElsewhere | ImportError::WrittenElsewhere, _) => {
+                    in_use_elsewhere(candidate, action.clone())
+                }
+                (ImportError::CallerGone, _) if self.presence.has_ended() => {
+                    let reason = "the daemon is about to end";
+                    Refusal::new(RefusalKind::Busy, action.clone(), reason)
+                }
                 (ImportError::Devices(OpenError::Unavailable { vdevs }), _) => {
                     let names = vdevs.iter().map(|(name, _)| name.as_str());
                     self.explain_missing_logs(refusal, names, &request, operation)
@@ -429,40 +422,6 @@ impl Engine {
             .with_hint(cure))
     }
 
-    /// Refuses a pool whose `multihost` uberblocks show that another host writes it at this moment.
-    /// Watching them takes seconds.
-    fn refuse_active(
-        &self,
-        candidate: &CandidatePool,
-        caller: &Presence,
-    ) -> Result<Watched, Refusal> {
-        let facts = &candidate.facts;
-        let action = format!("cannot import '{}'", facts.name);
-        let own_id = u64::from(self.host.identity().hostid);
-        let goes_on = || !caller.has_ended() && !self.presence.has_ended();
-        let watched = multihost::watch_for_others(&self.host, candidate, own_id, &goes_on);
-        match watched.map_err(|error| import_refusal(&error.into(), action.clone()))? {
-            Watched::Written => {}
-            Watched::GivenUp if self.presence.has_ended() => {
-                let reason = "the daemon is about to end";
-                return Err(Refusal::new(RefusalKind::Busy, action, reason));
-            }
-            Watched::GivenUp => {
-                let reason = "the caller is gone";
-                return Err(Refusal::new(RefusalKind::Invalid, action, reason));
-            }
-            watched @ Watched::Silent(_) => return Ok(watched),
-        }
-        let host = match facts.host_name.is_empty() {
-            true => "<unknown>".to_string(),
-            false => facts.host_name.to_string(),
-        };
-        let id = facts.host_id;
-        let reason = format!("pool is imported on host '{host}' (hostid={id:x}).");
-        let cure = "Export the pool on the other system, then run 'zpool import'.";
-        Err(Refusal::new(RefusalKind::OtherHost, action, reason).with_hint(cure))
-    }
-
     /// When the pool was last written.
     fn last_written_s(&self, candidate: &CandidatePool) -> u64 {
         let options = OpenOptions {
@@ -515,7 +474,7 @@ impl Engine {
             need: Need::AllButLogs,
             until: Txg::MAX,
             discards_logs: false,
-            ends_multihost: None,
+            goes_on: &|| true,
             owner: self.owner(),
         }
     }
@@ -670,4 +629,17 @@ fn name_is_taken(action: String) -> Refusal {
     let reason = "a pool with that name already exists";
     let hint = "use the form 'zpool import <pool | id> <newpool>' to give it a new name";
     Refusal::new(RefusalKind::Exists, action, reason).with_hint(hint)
+}
+
+/// The refusal of a pool with `multihost` that another host uses.
+fn in_use_elsewhere(candidate: &CandidatePool, action: String) -> Refusal {
+    let facts = &candidate.facts;
+    let host = match facts.host_name.is_empty() {
+        true => "<unknown>".to_string(),
+        false => facts.host_name.to_string(),
+    };
+    let id = facts.host_id;
+    let reason = format!("pool is imported on host '{host}' (hostid={id:x}).");
+    let cure = "Export the pool on the other system, then run 'zpool import'.";
+    Refusal::new(RefusalKind::OtherHost, action, reason).with_hint(cure)
 }

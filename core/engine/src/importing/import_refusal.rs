@@ -102,11 +102,13 @@ pub fn import_refusal(error: &ImportError, action: String) -> Refusal {
                         The pool can be imported using '-o readonly=on'.";
             with_features(&action, features, Some(cure))
         }
-        ImportError::Multihost => unsupported(error.to_string())
-            .with_hint(READ_ONLY_CURE)
-            .with_hint(
-                "If no other host is to use it any more, '-o multihost=off' gives the property up.",
-            ),
+        ImportError::NoHostId => {
+            let reason = "pool has the multihost property on and the\n\
+                          system's hostid is not set. Set a unique system hostid with the \
+                          zgenhostid(8) command.";
+            Refusal::new(RefusalKind::OtherHost, action, reason)
+        }
+        ImportError::CallerGone => Refusal::new(RefusalKind::Invalid, action, error.to_string()),
         ImportError::Deduplicated { .. } => {
             let reason = "deduplicated blocks can be read and not be freed";
             unsupported(reason.to_string()).with_hint(READ_ONLY_CURE)
@@ -117,7 +119,7 @@ pub fn import_refusal(error: &ImportError, action: String) -> Refusal {
                 .with_hint(format!("{AS_IT_WAS} {READ_ONLY_CURE}"))
                 .with_hint("OpenZFS may be able to replay the log; '-o discardlog' gives it up.")
         }
-        ImportError::WrittenElsewhere => {
+        ImportError::WrittenElsewhere | ImportError::InUseElsewhere => {
             Refusal::new(RefusalKind::OtherHost, action, error.to_string())
         }
         ImportError::NoSpaceMaps { .. } => {
@@ -222,7 +224,7 @@ mod tests {
                 dataset: "tank/a".into(),
                 why: "a record of an unknown kind".into(),
             },
-            ImportError::Multihost,
+            ImportError::NoHostId,
             ImportError::WrittenElsewhere,
             ImportError::SectorsTooLarge,
             ImportError::Sync(TaskError::ReadOnly),

@@ -127,10 +127,8 @@ impl PoolSettings {
             ("version", Setting::Number(version)) => {
                 return Err(format!("property '{name}' number {version} is invalid."));
             }
-            (multihost::PROPERTY, Setting::Number(on)) if *on != 0 => {
-                return Err(format!(
-                    "property '{name}' cannot be set to 'on' by this version of tarn"
-                ));
+            (multihost::PROPERTY, Setting::Number(on)) if *on != 0 && host.identity().hostid == 0 => {
+                return Err("requires a non-zero system hostid".to_string());
             }
             ("bootfs", _) if occasion != Occasion::Set => {
                 return Err(format!(
@@ -194,6 +192,9 @@ impl PoolSettings {
         }
         if value.contains('\0') {
             return Err(format!("invalid value for '{name}'"));
+        }
+        if let Some(refusal) = multihost::settings::refuse_value(name, value) {
+            return Err(refusal);
         }
         self.store(name, ZapValue::text(value), value);
         Ok(())

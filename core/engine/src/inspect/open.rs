@@ -115,7 +115,7 @@ impl Inspection {
             need: Need::AllButLogs,
             until: tarn_ondisk::units::Txg::MAX,
             discards_logs: false,
-            ends_multihost: None,
+            goes_on: &|| true,
             owner: PoolOwner::default(),
         };
         let pool = Pool::import(host, &cache, &request, &operation).map_err(|cause| {

@@ -11,6 +11,7 @@
 //! not completed counts as not flushed, and so does one whose flush has not, so a power cut finds
 //! it in any state.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -21,7 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::baton::{self, Scheduler};
 use super::image::Image;
-use super::machine::Machine;
+use super::machine::{Machine, SimWrite};
 use super::random::Random;
 use crate::batch::{Batch, Completion};
 use crate::buffer::Buffer;
@@ -216,7 +217,8 @@ impl fmt::Debug for SimDisk {
 pub(super) struct Disk {
     pub(super) path: Arc<Path>,
     pub(super) number: u64,
-    pub(super) is_taken: AtomicBool,
+    /// The hosts that have opened it exclusively.
+    taken_by: Mutex<BTreeSet<u64>>,
     state: Mutex<DiskState>,
 }
 
@@ -280,9 +282,19 @@ impl Disk {
         Disk {
             path,
             number,
-            is_taken: AtomicBool::new(false),
+            taken_by: Mutex::new(BTreeSet::new()),
             state: Mutex::new(state),
         }
+    }
+
+    /// Opens it exclusively for a host. False if a program of that host has it.
+    pub(super) fn take(&self, seat: u64) -> bool {
+        self.taken_by.lock().insert(seat)
+    }
+
+    /// Closes it for a host that had it exclusively.
+    pub(super) fn leave(&self, seat: u64) {
+        self.taken_by.lock().remove(&seat);
     }
 
     fn is_hung(&self) -> bool {
@@ -468,6 +480,8 @@ impl Fault {
 pub(super) struct SimDevice {
     pub(super) disk: Arc<Disk>,
     pub(super) machine: Arc<Machine>,
+    /// The host that opened it.
+    pub(super) seat: u64,
     pub(super) info: DeviceInfo,
     /// The error of the flush that failed; 0 if none.
     pub(super) retired: AtomicI32,
@@ -483,7 +497,7 @@ impl fmt::Debug for SimDevice {
 impl Drop for SimDevice {
     fn drop(&mut self) {
         if self.info.mode == crate::device::OpenMode::ReadWriteExclusive {
-            self.disk.is_taken.store(false, Ordering::Relaxed);
+            self.disk.leave(self.seat);
         }
     }
 }
@@ -574,6 +588,14 @@ impl SimDevice {
         }
         if action != Action::Read {
             self.machine.count_write();
+        }
+        if !matches!(action, Action::Read | Action::Flush) {
+            self.machine.note_write(SimWrite {
+                at_ns: now_ns,
+                host: self.seat,
+                offset,
+                length,
+            });
         }
         Completion {
             result,

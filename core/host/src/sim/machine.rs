@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::baton::{self, Member, Orders, Scheduler};
 use super::disk::{Disk, SimDevice, SimDisk};
 use super::random::Random;
+use super::seat::Seat;
 use crate::clock::UnixTime;
 use crate::device::{Device, DeviceIdentity, DeviceInfo, OpenMode};
 use crate::error::{Errno, FileError, OpenError};
@@ -74,6 +75,19 @@ pub struct Trace {
     pub steps: u64,
 }
 
+/// A write to a simulated disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimWrite {
+    /// When the disk got it, in virtual time.
+    pub at_ns: u64,
+    /// Which host wrote: 0 for the machine's own, others as they were added.
+    pub host: u64,
+    /// Where on the disk, in bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u64,
+}
+
 /// The run ended because power was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PowerCut;
@@ -82,6 +96,7 @@ pub struct PowerCut;
 #[derive(Clone)]
 pub struct SimHost {
     machine: Arc<Machine>,
+    seat: Arc<Seat>,
 }
 
 /// What belongs to the machine and outlives its processes.
@@ -94,6 +109,10 @@ pub(super) struct Machine {
     /// When its power was cut, in virtual time.
     cut_ns: AtomicU64,
     writes: AtomicU64,
+    /// All writes, where a test asked for them.
+    journal: Mutex<Option<Vec<SimWrite>>>,
+    /// How many other hosts have its disks.
+    seats: AtomicU64,
     /// Power is cut when so many writes were made.
     cut_after_writes: AtomicU64,
 }
@@ -126,11 +145,54 @@ impl SimHost {
             has_power: AtomicBool::new(true),
             cut_ns: AtomicU64::new(u64::MAX),
             writes: AtomicU64::new(0),
+            journal: Mutex::new(None),
+            seats: AtomicU64::new(0),
             cut_after_writes: AtomicU64::new(u64::MAX),
         };
+        let seat = Seat::new(&machine.scheduler, 0, machine.options.identity.clone());
         SimHost {
             machine: Arc::new(machine),
+            seat: Arc::new(seat),
         }
+    }
+
+    /// Another host that has the same disks and files, and lives in the same time: such as the other
+    /// head of a disk shelf. Programs of both run in one [`run`](SimHost::run). A disk that one of
+    /// them has opened exclusively can be opened by the other.
+    pub fn second_host(&self, hostname: &str, hostid: u32) -> SimHost {
+        let identity = HostIdentity {
+            hostname: hostname.to_owned(),
+            hostid,
+        };
+        let number = self.machine.seats.fetch_add(1, Ordering::Relaxed) + 1;
+        SimHost {
+            machine: self.machine.clone(),
+            seat: Arc::new(Seat::new(&self.machine.scheduler, number, identity)),
+        }
+    }
+
+    /// Pauses this host for a while from now on: what its threads would write to leased devices
+    /// waits until then.
+    pub fn pause_host(&self, duration: Duration) {
+        let until_ns = self
+            .monotonic_ns()
+            .saturating_add(baton::nanoseconds(duration));
+        self.seat.pause_until(until_ns);
+    }
+
+    /// The number of this host among those that share the disks.
+    pub fn host_number(&self) -> u64 {
+        self.seat.number()
+    }
+
+    /// Gives all writes to all disks since the last call, in their order. The first call gives none.
+    pub fn take_journal(&self) -> Vec<SimWrite> {
+        let journal = self.machine.journal.lock().replace(Vec::new());
+        journal.unwrap_or_default()
+    }
+
+    pub(crate) fn seat(&self) -> &Arc<Seat> {
+        &self.seat
     }
 
     /// What programs use.
@@ -264,7 +326,7 @@ impl SimHost {
         let disk = disk.ok_or_else(|| OpenError::NotFound {
             path: path.to_owned(),
         })?;
-        if mode == OpenMode::ReadWriteExclusive && disk.is_taken.swap(true, Ordering::Relaxed) {
+        if mode == OpenMode::ReadWriteExclusive && !disk.take(self.seat.number()) {
             return Err(OpenError::Busy {
                 path: path.to_owned(),
             });
@@ -286,6 +348,7 @@ impl SimHost {
         Ok(Arc::new(SimDevice {
             disk,
             machine: self.machine.clone(),
+            seat: self.seat.number(),
             info,
             retired: AtomicI32::new(0),
             given_up: Arc::new(AtomicBool::new(false)),
@@ -372,6 +435,13 @@ impl Machine {
 
     pub(super) fn has_power(&self) -> bool {
         self.has_power.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a write for a test that asked for all of them.
+    pub(super) fn note_write(&self, write: SimWrite) {
+        if let Some(journal) = &mut *self.journal.lock() {
+            journal.push(write);
+        }
     }
 
     /// A write or a flush was made; maybe it was the last one.

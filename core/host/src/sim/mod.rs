@@ -20,8 +20,10 @@ mod disk;
 mod image;
 mod machine;
 mod random;
+mod seat;
 
 pub(crate) use disk::SimulatedBatch;
 pub use disk::{DiskCopy, Fault, SimDisk};
-pub use machine::{PowerCut, SimHost, SimOptions, Trace};
+pub use machine::{PowerCut, SimHost, SimOptions, SimWrite, Trace};
 pub use random::Random;
+pub(crate) use seat::Seat;

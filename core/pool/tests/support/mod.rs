@@ -18,6 +18,7 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::POOL_DIRECTORY;
 use tarn_ondisk::units::{Guid, Txg};
 use tarn_pool::error::ImportError;
+use tarn_pool::multihost;
 use tarn_pool::{CreateRequest, ImportRequest, Mode, NewVdev, Pool, PoolOwner};
 use tarn_probe::{Operation, registry};
 use tarn_vdev::import_search::{DevicePaths, pools, search};
@@ -79,11 +80,38 @@ pub fn create(host: &Host, disks: &[&str], operation: &Operation) -> Arc<Pool> {
     create_without(host, disks, &[], operation)
 }
 
+/// Creates a pool with `multihost`, which this host shows in use in this interval.
+pub fn create_multihost(
+    host: &Host,
+    disks: &[&str],
+    interval_ms: u64,
+    owner: &PoolOwner,
+    operation: &Operation,
+) -> Arc<Pool> {
+    let interval = ZapValue::text(&interval_ms.to_string());
+    let properties = vec![
+        (multihost::PROPERTY.to_string(), ZapValue::word(1)),
+        (multihost::INTERVAL.to_string(), interval),
+    ];
+    create_with(host, disks, &[], (properties, owner), operation)
+}
+
 /// The same, with all features but these.
 pub fn create_without(
     host: &Host,
     disks: &[&str],
     absent: &[Feature],
+    operation: &Operation,
+) -> Arc<Pool> {
+    let owner = PoolOwner::default();
+    create_with(host, disks, absent, (Vec::new(), &owner), operation)
+}
+
+fn create_with(
+    host: &Host,
+    disks: &[&str],
+    absent: &[Feature],
+    (properties, owner): (Vec<(String, ZapValue)>, &PoolOwner),
     operation: &Operation,
 ) -> Arc<Pool> {
     let features = Feature::ALL.iter().copied();
@@ -95,14 +123,14 @@ pub fn create_without(
         features: features
             .filter(|feature| feature.is_enabled_by_default() && !absent.contains(feature))
             .collect(),
-        properties: Vec::new(),
+        properties,
         comment: None,
         compatibility: None,
         root_properties: Vec::new(),
         root_facts: NewFilesystem::default(),
         fill: Arc::new(Empty),
         ownership: Arc::new(NoOwners),
-        owner: PoolOwner::default(),
+        owner: owner.clone(),
         version_text: "pool version 5000".to_string(),
     };
     let cache = Cache::new(host, CacheOptions::default(), registry());
@@ -111,6 +139,24 @@ pub fn create_without(
 
 /// Imports the pool on the disks.
 pub fn import(host: &Host, mode: Mode, operation: &Operation) -> Result<Arc<Pool>, ImportError> {
+    import_with(host, mode, &PoolOwner::default(), operation)
+}
+
+/// Imports the pool on the disks for writing, for a host with this name and id.
+pub fn import_as(
+    host: &Host,
+    owner: &PoolOwner,
+    operation: &Operation,
+) -> Result<Arc<Pool>, ImportError> {
+    import_with(host, Mode::ReadWrite, owner, operation)
+}
+
+fn import_with(
+    host: &Host,
+    mode: Mode,
+    owner: &PoolOwner,
+    operation: &Operation,
+) -> Result<Arc<Pool>, ImportError> {
     let found = search(host, &[PathBuf::from("/disks")]);
     let (candidates, _) = pools(&found);
     let request = ImportRequest {
@@ -121,8 +167,8 @@ pub fn import(host: &Host, mode: Mode, operation: &Operation) -> Result<Arc<Pool
         need: Need::All,
         until: Txg::MAX,
         discards_logs: false,
-        ends_multihost: None,
-        owner: PoolOwner::default(),
+        goes_on: &|| true,
+        owner: owner.clone(),
     };
     let cache = Cache::new(host, CacheOptions::default(), registry());
     Pool::import(host, &cache, &request, operation)

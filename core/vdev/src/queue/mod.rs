@@ -164,8 +164,11 @@ pub(crate) fn flush_here(leaf: &Arc<Leaf>, operation: &Operation) -> Outcome {
     });
     operation.add(Stage::Device, device_ns);
     flushed.map(|()| None).map_err(|error| {
-        leaf.errors.count_write();
-        leaf.device_failure(error)
+        let failure = leaf.device_failure(error);
+        if !failure.is_lease_expired() {
+            leaf.errors.count_write();
+        }
+        failure
     })
 }
 
@@ -376,12 +379,16 @@ impl Lane {
             let Some(index) = asked.index else { continue };
             assert!(outcomes[index].is_none(), "a request has one outcome");
             outcomes[index] = Some(completion.result.map_err(|error| {
+                let failure = leaf.device_failure(error);
+                if failure.is_lease_expired() {
+                    return failure;
+                }
                 match asked.kind {
                     IoKind::Read => leaf.errors.count_read(),
                     IoKind::Write | IoKind::Flush => leaf.errors.count_write(),
                     IoKind::Trim => {}
                 }
-                leaf.device_failure(error)
+                failure
             }));
         }
     }
