@@ -28,7 +28,9 @@ use std::sync::Arc;
 
 use crate::batch::{Batch, Completion};
 use crate::buffer::Buffer;
-use crate::error::DeviceError;
+use crate::error::{Action, DeviceError};
+use crate::lease::WriteLease;
+use crate::sim::Seat;
 
 /// How a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -196,6 +198,12 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// mistake of ours.
     fn submit(&self, requests: Vec<Request>) -> Batch;
 
+    /// As [`submit`](Device::submit), also without a valid [`WriteLease`](crate::WriteLease): for a
+    /// host that asks for one, and writes nothing that is stored.
+    fn submit_without_lease(&self, requests: Vec<Request>) -> Batch {
+        self.submit(requests)
+    }
+
     /// Reads `length` bytes at `offset`, in the calling thread if that is possible.
     fn read_at(&self, offset: u64, length: usize) -> Result<Buffer, DeviceError> {
         let done = self.submit(vec![Request::read(offset, length)]).wait_one();
@@ -233,5 +241,98 @@ impl Batch {
     /// Waits for a batch of one request.
     fn wait_one(self) -> Completion {
         self.wait().pop().expect("one request, one completion")
+    }
+}
+
+/// A device that is written only while a lease is valid.
+#[derive(Debug)]
+pub(crate) struct LeasedDevice {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) lease: Arc<WriteLease>,
+    /// The simulated host that opened it, which may be paused.
+    pub(crate) seat: Option<Arc<Seat>>,
+}
+
+impl LeasedDevice {
+    /// The last thing before the device: a host that was paused finds here that its lease has
+    /// expired.
+    fn may_write(&self) -> bool {
+        if let Some(seat) = &self.seat {
+            seat.wait_while_paused();
+        }
+        self.lease.is_valid()
+    }
+
+    fn expired(&self, action: Action) -> DeviceError {
+        let path: Arc<Path> = self.device.describe().path.clone();
+        DeviceError::LeaseExpired { path, action }
+    }
+}
+
+impl Device for LeasedDevice {
+    fn describe(&self) -> &DeviceInfo {
+        self.device.describe()
+    }
+
+    fn size_bytes_now(&self) -> Result<u64, DeviceError> {
+        self.device.size_bytes_now()
+    }
+
+    fn submit(&self, requests: Vec<Request>) -> Batch {
+        let is_change = |request: &Request| !matches!(request, Request::Read { .. });
+        if requests.iter().any(is_change) && !self.may_write() {
+            let errors = requests
+                .iter()
+                .map(|request| self.expired(action_of(request)));
+            return Batch::refused(errors.collect());
+        }
+        self.device.submit(requests)
+    }
+
+    fn submit_without_lease(&self, requests: Vec<Request>) -> Batch {
+        if let Some(seat) = &self.seat {
+            seat.wait_while_paused();
+        }
+        self.device.submit(requests)
+    }
+
+    fn read_at(&self, offset: u64, length: usize) -> Result<Buffer, DeviceError> {
+        self.device.read_at(offset, length)
+    }
+
+    fn write_at(&self, offset: u64, data: WriteData) -> Result<(), DeviceError> {
+        match self.may_write() {
+            true => self.device.write_at(offset, data),
+            false => Err(self.expired(Action::Write)),
+        }
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        match self.may_write() {
+            true => self.device.flush(),
+            false => Err(self.expired(Action::Flush)),
+        }
+    }
+
+    fn is_retired(&self) -> bool {
+        self.device.is_retired()
+    }
+
+    fn silent_ns(&self) -> u64 {
+        self.device.silent_ns()
+    }
+
+    fn give_up(&self) {
+        self.device.give_up();
+    }
+}
+
+fn action_of(request: &Request) -> Action {
+    match request {
+        Request::Read { .. } => Action::Read,
+        Request::Write { .. } => Action::Write,
+        Request::Flush => Action::Flush,
+        Request::Discard { .. } => Action::Discard,
+        Request::WriteZeroes { .. } => Action::WriteZeroes,
     }
 }

@@ -10,14 +10,14 @@ use thiserror::Error;
 use crate::background;
 use crate::clock::{self, UnixTime};
 use crate::compute::Compute;
-use crate::device::{Device, OpenMode};
+use crate::device::{Device, LeasedDevice, OpenMode};
 use crate::error::{FileError, OpenError};
 use crate::file::{self, DirectoryEntry, FileKind};
 use crate::file_device::{self, Backend, DeviceOptions};
 use crate::identity::{HostIdentity, parse_hostid};
 use crate::in_threads;
 use crate::layers::{self, DeviceNumber};
-use crate::lease::{LeasedDevice, WriteLease};
+use crate::lease::WriteLease;
 use crate::lock::check_wait;
 use crate::lock_holder::{self, LockHolder};
 use crate::memory;
@@ -316,7 +316,9 @@ impl Host {
             Some(lease) if mode.may_write() => Arc::new(LeasedDevice {
                 device,
                 lease: lease.clone(),
-                seat: self.simulation().map(|simulation| simulation.seat().clone()),
+                seat: self
+                    .simulation()
+                    .map(|simulation| simulation.seat().clone()),
             }),
             _ => device,
         })

@@ -8,23 +8,17 @@
 //! # Mechanism
 //! Devices that a [`Host`](crate::Host) with a lease opens are wrapped: each batch that changes
 //! anything is handed to the device only while the lease is valid. Otherwise its requests fail with
-//! [`DeviceError::LeaseExpired`], and nothing is written. The time is that of [`lease_clock_ns`],
-//! which goes on while the machine sleeps.
+//! [`DeviceError::LeaseExpired`](crate::DeviceError::LeaseExpired), and nothing is written. The
+//! time is that of [`lease_clock_ns`], which goes on while the machine sleeps.
 //!
 //! # Invariants
 //! - A lease that has expired once stays expired until [`WriteLease::begin`]: the caller of that
 //!   has made sure that no other host uses the devices.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::batch::Batch;
-use crate::buffer::Buffer;
 use crate::clock::lease_clock_ns;
-use crate::device::{Device, DeviceInfo, Request, WriteData};
-use crate::error::{Action, DeviceError};
-use crate::sim::Seat;
 
 /// The end of a lease without end.
 const NEVER_NS: u64 = u64::MAX;
@@ -103,95 +97,14 @@ impl WriteLease {
     }
 }
 
-/// A device that is written only while a lease is valid.
-#[derive(Debug)]
-pub(crate) struct LeasedDevice {
-    pub(crate) device: Arc<dyn Device>,
-    pub(crate) lease: Arc<WriteLease>,
-    /// The simulated host that opened it, which may be paused.
-    pub(crate) seat: Option<Arc<Seat>>,
-}
-
-impl LeasedDevice {
-    /// The last thing before the device: a host that was paused finds here that its lease has
-    /// expired.
-    fn may_write(&self) -> bool {
-        if let Some(seat) = &self.seat {
-            seat.wait_while_paused();
-        }
-        self.lease.is_valid()
-    }
-
-    fn expired(&self, action: Action) -> DeviceError {
-        let path: Arc<Path> = self.device.describe().path.clone();
-        DeviceError::LeaseExpired { path, action }
-    }
-}
-
-impl Device for LeasedDevice {
-    fn describe(&self) -> &DeviceInfo {
-        self.device.describe()
-    }
-
-    fn size_bytes_now(&self) -> Result<u64, DeviceError> {
-        self.device.size_bytes_now()
-    }
-
-    fn submit(&self, requests: Vec<Request>) -> Batch {
-        let is_change = |request: &Request| !matches!(request, Request::Read { .. });
-        if requests.iter().any(is_change) && !self.may_write() {
-            let errors = requests.iter().map(|request| self.expired(action_of(request)));
-            return Batch::refused(errors.collect());
-        }
-        self.device.submit(requests)
-    }
-
-    fn read_at(&self, offset: u64, length: usize) -> Result<Buffer, DeviceError> {
-        self.device.read_at(offset, length)
-    }
-
-    fn write_at(&self, offset: u64, data: WriteData) -> Result<(), DeviceError> {
-        match self.may_write() {
-            true => self.device.write_at(offset, data),
-            false => Err(self.expired(Action::Write)),
-        }
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        match self.may_write() {
-            true => self.device.flush(),
-            false => Err(self.expired(Action::Flush)),
-        }
-    }
-
-    fn is_retired(&self) -> bool {
-        self.device.is_retired()
-    }
-
-    fn silent_ns(&self) -> u64 {
-        self.device.silent_ns()
-    }
-
-    fn give_up(&self) {
-        self.device.give_up();
-    }
-}
-
-fn action_of(request: &Request) -> Action {
-    match request {
-        Request::Read { .. } => Action::Read,
-        Request::Write { .. } => Action::Write,
-        Request::Flush => Action::Flush,
-        Request::Discard { .. } => Action::Discard,
-        Request::WriteZeroes { .. } => Action::WriteZeroes,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::OpenMode;
+    use crate::buffer::Buffer;
+    use crate::device::{OpenMode, Request, WriteData};
+    use crate::error::DeviceError;
     use crate::sim::{SimHost, SimOptions};
+    use std::path::Path;
     use std::time::Duration;
 
     #[test]

@@ -33,8 +33,8 @@ pub enum ResumeRefusal {
     /// Its devices are not back.
     #[error(transparent)]
     Devices(#[from] ResumeError),
-    /// This host did not write its heartbeat in time, and another host has, or may have, imported the
-    /// pool. Exporting by force gives it up here.
+    /// This host did not write its heartbeat in time, and another host has, or may have, imported
+    /// the pool. Exporting by force gives it up here.
     #[error("another host has imported the pool, or is about to")]
     OtherHost,
     /// The error is no fault of devices. Exporting by force and importing opens the last stored

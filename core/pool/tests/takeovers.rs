@@ -1,7 +1,7 @@
 //! Hosts that share disks take a pool with `multihost` over from each other, while any of them is
 //! paused: never do two of them write it.
 //!
-//! `TARN_TAKEOVERS` is how many rounds to play (40 unless set).
+//! `TARN_TAKEOVERS` is how many rounds to play (20 unless set).
 
 mod support;
 
@@ -199,10 +199,8 @@ fn world(seed: u64, rounds: u64, ignores_lease: bool) -> Result<Tally, TwoWriter
             let outcome = judge(&writes, old, new.map(|new| seats[new].number()));
             stop.store(true, Ordering::Relaxed);
             tally.stored += writer.join().unwrap_or_else(|panicked| panicked.resume());
-            if let Err(two) = outcome {
-                // Not closed: the machine ends here.
-                return Err(two);
-            }
+            // Pools are not closed then: the machine ends here.
+            outcome?;
             if let Some(new) = new {
                 let lost = seats[holder].pool.take().unwrap();
                 assert!(lost.is_lease_expired(), "its host had the pool before");
@@ -231,7 +229,7 @@ fn world(seed: u64, rounds: u64, ignores_lease: bool) -> Result<Tally, TwoWriter
 #[test]
 fn never_do_two_hosts_write_a_pool() {
     let rounds = std::env::var("TARN_TAKEOVERS").ok();
-    let rounds = rounds.map_or(40, |rounds| rounds.parse().unwrap());
+    let rounds = rounds.map_or(20, |rounds| rounds.parse().unwrap());
     let mut sum = Tally::default();
     for seed in 0..rounds / ROUNDS_OF_A_WORLD {
         let tally = world(seed, ROUNDS_OF_A_WORLD, false);

@@ -9,13 +9,14 @@
 //! # Invariants
 //! - A heartbeat changes nothing but the last slots: a txg whose uberblock lies beside it stays.
 
+use crate::VdevWriteError;
 use crate::labels::seal;
 use crate::suspension::Verdict;
 use crate::tree::VdevTree;
-use crate::VdevWriteError;
 use std::ops::Range;
+use tarn_host::Batch;
 use tarn_host::buffer::Buffer;
-use tarn_host::device::{Request, WriteData};
+use tarn_host::device::{Device, Request, WriteData};
 use tarn_ondisk::label::{LABEL_COUNT, Ring, label_offset};
 use tarn_ondisk::uberblock::Uberblock;
 
@@ -25,23 +26,32 @@ impl VdevTree {
     #[doc(alias = "mmp_write_uberblock")]
     pub fn write_heartbeat(&self, uberblock: &Uberblock, label: u64) -> bool {
         assert!(label < LABEL_COUNT, "a device has four labels");
-        self.write_last_slots(uberblock, label..label + 1)
+        let submit = |device: &dyn Device, requests| device.submit(requests);
+        self.write_last_slots(uberblock, label..label + 1, submit)
     }
 
     /// Writes a claim into all labels of every device in use. True if a device of each top-level
-    /// vdev with data has it.
+    /// vdev with data has it. It is written without a lease.
     pub fn write_claim(&self, uberblock: &Uberblock) -> bool {
-        self.write_last_slots(uberblock, 0..LABEL_COUNT)
+        let submit = |device: &dyn Device, requests| device.submit_without_lease(requests);
+        self.write_last_slots(uberblock, 0..LABEL_COUNT, submit)
     }
 
-    fn write_last_slots(&self, uberblock: &Uberblock, labels: Range<u64>) -> bool {
+    fn write_last_slots(
+        &self,
+        uberblock: &Uberblock,
+        labels: Range<u64>,
+        submit: impl Fn(&dyn Device, Vec<Request>) -> Batch,
+    ) -> bool {
         let tops = self.tops().into_iter();
         let tops: Vec<_> = tops.filter(|top| top.holds_data() && !top.is_log).collect();
         let mut under_way = Vec::new();
         for top in &tops {
             let ring = Ring::new(top.ashift);
             for leaf in &top.leaves {
-                let Some(window) = leaf.window() else { continue };
+                let Some(window) = leaf.window() else {
+                    continue;
+                };
                 let request = |label| {
                     let start = label_offset(window.size_bytes(), label)?;
                     let slot = ring.slot_count() - 1;
@@ -52,7 +62,7 @@ impl VdevTree {
                     Some(Request::write(window.device_offset(offset), data))
                 };
                 let requests: Vec<Request> = labels.clone().filter_map(request).collect();
-                under_way.push((top.id, leaf, window.device().submit(requests)));
+                under_way.push((top.id, leaf, submit(&**window.device(), requests)));
             }
         }
         let mut written = Vec::new();
@@ -70,8 +80,8 @@ impl VdevTree {
         !tops.is_empty() && tops.iter().all(|top| written.contains(&top.id))
     }
 
-    /// Suspends the pool since its lease has expired, and waits until it is resumed. False if it was
-    /// given up instead.
+    /// Suspends the pool since its lease has expired, and waits until it is resumed. False if it
+    /// was given up instead.
     pub fn wait_without_lease(&self) -> bool {
         self.suspension.wait(&VdevWriteError::LeaseExpired) == Verdict::Again
     }

@@ -21,9 +21,9 @@ use crate::top::TopVdev;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tarn_host::{Host, WriteLease};
 use tarn_host::device::OpenMode;
 use tarn_host::lock::{Mutex, RwLock};
+use tarn_host::{Host, WriteLease};
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, PhysicalSize, Txg, VdevId};
 use tarn_probe::{IoTotals, VdevStatisticsSnapshot};
 

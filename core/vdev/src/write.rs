@@ -99,8 +99,7 @@ impl VdevTree {
             };
             match done {
                 Err(
-                    error
-                    @ (VdevWriteError::LostRedundancy { .. }
+                    error @ (VdevWriteError::LostRedundancy { .. }
                     | VdevWriteError::NoLabelWritten
                     | VdevWriteError::LeaseExpired),
                 ) if self.suspension.wait(&error) == Verdict::Again => {}

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 use tarn_administration::administration::Administration;
-use tarn_administration::messages::pool::{Import, Set, VdevKind};
+use tarn_administration::messages::pool::{Clear, Import, Set, VdevKind};
 use tarn_administration::messages::{Refusal, RefusalKind};
 use tarn_host::Host;
 use tarn_host::sim::{SimHost, SimOptions};
@@ -62,15 +62,86 @@ fn import(host: &Host, options: &[(&str, &str)]) -> Result<House, Refusal> {
     house.import(Some("tank"), options).map(|_| house)
 }
 
+/// Has another host write the pool after half of the silence, and runs `import` meanwhile.
+fn beside_another_host<T>(machine: &SimHost, host: &Host, import: impl FnOnce() -> T) -> T {
+    let other = {
+        let (machine, clock) = (machine.clone(), host.clone());
+        host.spawn("other host", move || {
+            clock.sleep(SILENCE / 2);
+            change(&machine, |uberblock| {
+                let sequence = Some(2);
+                let habits = Multihost { sequence, ..HABITS };
+                uberblock.set_multihost(1_000_000_000, habits);
+            });
+        })
+    };
+    let imported = import();
+    other.join().unwrap();
+    imported
+}
+
 #[test]
-fn a_pool_with_multihost_is_not_written_by_force() {
+fn a_pool_with_multihost_is_written_by_force_only_when_its_host_is_silent() {
     let machine = shown_alive();
     let run = machine.run(|host| {
-        let refusal = import(host, &[]).err().unwrap();
-        assert_eq!(refusal.kind, RefusalKind::Unsupported, "{refusal}");
-        assert!(refusal.to_string().contains("multihost"), "{refusal}");
         let house = import(host, &[("readonly", "on")]).unwrap();
         house.export("tank", false).unwrap();
+        let refusal = beside_another_host(&machine, host, || import(host, &[]).err().unwrap());
+        assert_eq!(refusal.kind, RefusalKind::OtherHost, "{refusal}");
+        assert!(
+            refusal.to_string().contains("is imported on host"),
+            "{refusal}"
+        );
+        let house = import(host, &[]).unwrap();
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+/// A host that cannot write its heartbeat stops, shows that, and takes the pool back.
+#[test]
+fn a_host_that_was_paused_for_long_is_suspended_until_it_is_cleared() {
+    let machine = shown_alive();
+    let run = machine.run(|host| {
+        let house = import(host, &[]).unwrap();
+        let set = |property: &str, value: &str| {
+            let request = Set {
+                name: "tank".to_string(),
+                property: property.to_string(),
+                value: value.to_string(),
+            };
+            house.administrator.pool_set(&call(), request)
+        };
+        assert!(set("tarn:multihost_interval", "99").is_err());
+        set("tarn:multihost_interval", "100").unwrap();
+        set("multihost", "on").unwrap();
+        // Many leases pass, and the pool stays in use.
+        host.sleep(Duration::from_secs(20));
+        house.sync().unwrap();
+        machine.pause_host(Duration::from_secs(2));
+        assert!(set("comment", "1").is_err(), "its lease has expired");
+        let pool = house.engine.require_pool("tank").unwrap().pool.clone();
+        assert!(pool.is_lease_expired());
+        let clear = || {
+            let request = Clear {
+                name: "tank".to_string(),
+                ..Clear::default()
+            };
+            house.administrator.pool_clear(&call(), request)
+        };
+        clear().unwrap();
+        house.sync().unwrap();
+        set("multihost", "off").unwrap();
+        // No heartbeat is needed any more.
+        machine.pause_host(Duration::from_secs(2));
+        set("comment", "2").unwrap();
+        set("multihost", "on").unwrap();
+        machine.pause_host(Duration::from_secs(2));
+        assert!(set("comment", "3").is_err());
+        change(&machine, |uberblock| uberblock.timestamp_s += 1);
+        let refusal = clear().unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::OtherHost, "{refusal}");
+        house.export("tank", true).unwrap();
     });
     run.unwrap();
 }
@@ -86,7 +157,7 @@ fn a_pool_that_is_refused_is_not_repaired() {
         for (number, start) in parts.step_by(4 << 10).enumerate() {
             disks[number % 2].rot(start..start + (4 << 10));
         }
-        import(host, &[]).err().unwrap();
+        beside_another_host(&machine, host, || import(host, &[]).err().unwrap());
         for disk in disks {
             let (reads, writes, _) = disk.requests();
             assert!(reads > 0 && writes == 0, "{reads} read, {writes} written");
@@ -108,32 +179,6 @@ fn a_group_that_no_pool_has_is_refused() {
                 "{refusal}"
             );
         }
-    });
-    run.unwrap();
-}
-
-#[test]
-fn a_pool_that_another_host_writes_is_not_taken() {
-    let machine = shown_alive();
-    let run = machine.run(|host| {
-        let other = {
-            let (machine, clock) = (machine.clone(), host.clone());
-            host.spawn("other host", move || {
-                clock.sleep(SILENCE / 2);
-                change(&machine, |uberblock| {
-                    let sequence = Some(2);
-                    let habits = Multihost { sequence, ..HABITS };
-                    uberblock.set_multihost(1_000_000_000, habits);
-                });
-            })
-        };
-        let refusal = import(host, OFF).err().unwrap();
-        assert_eq!(refusal.kind, RefusalKind::OtherHost, "{refusal}");
-        assert!(
-            refusal.to_string().contains("is imported on host"),
-            "{refusal}"
-        );
-        other.join().unwrap();
     });
     run.unwrap();
 }
@@ -188,13 +233,6 @@ fn a_pool_that_is_silent_for_long_is_taken_if_it_gives_multihost_up() {
         let house = import(host, &[]).unwrap();
         let waited = Duration::from_nanos(host.monotonic_ns() - began_ns);
         assert!(waited < SILENCE / 2, "nobody needs to watch it any more");
-        let request = Set {
-            name: "tank".to_string(),
-            property: "multihost".to_string(),
-            value: "on".to_string(),
-        };
-        let refusal = house.administrator.pool_set(&call(), request).unwrap_err();
-        assert!(refusal.to_string().contains("multihost"), "{refusal}");
         house.export("tank", false).unwrap();
     });
     run.unwrap();

@@ -127,7 +127,9 @@ impl PoolSettings {
             ("version", Setting::Number(version)) => {
                 return Err(format!("property '{name}' number {version} is invalid."));
             }
-            (multihost::PROPERTY, Setting::Number(on)) if *on != 0 && host.identity().hostid == 0 => {
+            (multihost::PROPERTY, Setting::Number(on))
+                if *on != 0 && host.identity().hostid == 0 =>
+            {
                 return Err("requires a non-zero system hostid".to_string());
             }
             ("bootfs", _) if occasion != Occasion::Set => {

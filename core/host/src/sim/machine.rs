@@ -156,9 +156,9 @@ impl SimHost {
         }
     }
 
-    /// Another host that has the same disks and files, and lives in the same time: such as the other
-    /// head of a disk shelf. Programs of both run in one [`run`](SimHost::run). A disk that one of
-    /// them has opened exclusively can be opened by the other.
+    /// Another host that has the same disks and files, and lives in the same time: such as the
+    /// other head of a disk shelf. Programs of both run in one [`run`](SimHost::run). A disk that
+    /// one of them has opened exclusively can be opened by the other.
     pub fn second_host(&self, hostname: &str, hostid: u32) -> SimHost {
         let identity = HostIdentity {
             hostname: hostname.to_owned(),
@@ -185,7 +185,8 @@ impl SimHost {
         self.seat.number()
     }
 
-    /// Gives all writes to all disks since the last call, in their order. The first call gives none.
+    /// Gives all writes to all disks since the last call, in their order. The first call gives
+    /// none.
     pub fn take_journal(&self) -> Vec<SimWrite> {
         let journal = self.machine.journal.lock().replace(Vec::new());
         journal.unwrap_or_default()

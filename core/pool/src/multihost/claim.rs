@@ -5,16 +5,16 @@
 //! A claim is a heartbeat that no other host can have written: its interval has random nanoseconds
 //! below a millisecond, beside a random sequence number. The host looks once more that the newest
 //! uberblock is the one that it has watched, writes its claim into all labels, and waits for half a
-//! lease. If its claim is then still the newest uberblock, it has the pool, and its lease counts from
-//! before the claim was written.
+//! lease. If its claim is then still the newest uberblock, it has the pool, and its lease counts
+//! from before the claim was written.
 //!
 //! # Why at most one succeeds
 //! Let two hosts claim, and the claim of the second be complete after that of the first. The second
 //! looked before it wrote. If it looked before the first's claim was written, its own claim was
 //! written no more than half a lease later, or it gives up; so the first, which waits for as long
-//! after its claim, finds the second's and gives up. If it looked later, it found the first's claim and
-//! gives up. A claim that is written too late changes nothing that is stored: a heartbeat of the
-//! host that has the pool follows.
+//! after its claim, finds the second's and gives up. If it looked later, it found the first's claim
+//! and gives up. A claim that is written too late changes nothing that is stored: a heartbeat of
+//! the host that has the pool follows.
 
 use super::settings::Settings;
 use std::time::Duration;
@@ -45,6 +45,10 @@ pub(crate) fn claim(
     let sequence = (random >> 32) & 0xffff;
     let delay_ns = settings.interval_ns() + random % NONCE_NS;
     claim.set_multihost(delay_ns, settings.to_multihost(sequence));
+    assert!(
+        claim.compare(watched).is_gt() && claim.root == watched.root,
+        "a claim is newer than what it was made of, and leads to the same"
+    );
     let began_ns = lease_clock_ns();
     let is_written = vdevs.write_claim(&claim);
     let lease_ns = settings.lease_ns();

@@ -1,8 +1,5 @@
 //! How often heartbeats are written, and how many may be missed.
 
-use crate::directory::Directory;
-use crate::error::PoolError;
-use crate::properties;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::uberblock::{Multihost, Uberblock};
 
@@ -69,7 +66,12 @@ impl Settings {
     /// Of the stored properties; none while `multihost` is off. A number that makes no sense does
     /// not count.
     pub(crate) fn of_properties(stored: &[(String, ZapValue)]) -> Option<Settings> {
-        let value = |name: &str| stored.iter().find(|(known, _)| known == name).map(|(_, v)| v);
+        let value = |name: &str| {
+            stored
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, v)| v)
+        };
         let is_on = value(PROPERTY).and_then(ZapValue::as_word).unwrap_or(0) != 0;
         let number = |name: &str| {
             let text = value(name)?.as_text()?;
@@ -77,18 +79,15 @@ impl Settings {
         };
         let standard = Settings::default();
         let within = |name, range: std::ops::RangeInclusive<u64>, otherwise| {
-            number(name).filter(|n| range.contains(n)).unwrap_or(otherwise)
+            number(name)
+                .filter(|n| range.contains(n))
+                .unwrap_or(otherwise)
         };
         is_on.then(|| Settings {
             interval_ms: within(INTERVAL, INTERVAL_MS, standard.interval_ms),
             fail_intervals: within(FAIL_INTERVALS, FAILS, standard.fail_intervals),
         })
     }
-}
-
-/// The settings of a pool; none while `multihost` is off.
-pub(crate) fn read(directory: Directory<'_>) -> Result<Option<Settings>, PoolError> {
-    Ok(Settings::of_properties(&properties::read(directory)?))
 }
 
 /// Why this value of a property is refused, if it is one of these two and its value makes no sense.

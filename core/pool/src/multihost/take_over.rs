@@ -1,7 +1,8 @@
 //! Taking a pool with `multihost` over: at import, and when a suspended pool is resumed.
 
 use super::claim::claim;
-use super::settings::{self, Settings, shows_itself};
+use super::settings::{Settings, shows_itself};
+use super::show::read;
 use super::watch::{Watched, watch};
 use crate::error::ImportError;
 use crate::import::ImportRequest;
@@ -49,7 +50,7 @@ impl Pool {
         watched: Option<Uberblock>,
         operation: &Operation,
     ) -> Result<(), ImportError> {
-        let stored = settings::read(self.directory(operation))?;
+        let stored = read(self.directory(operation))?;
         let shown = watched.as_ref().is_some_and(shows_itself);
         let Some(settings) = stored.or(shown.then(Settings::default)) else {
             return Ok(());
@@ -78,6 +79,10 @@ impl Pool {
     /// # Errors
     /// Another host has it, or has had it.
     pub(crate) fn take_back(&self) -> Result<(), ResumeRefusal> {
+        assert!(
+            self.vdevs().lease().has_expired(),
+            "a pool is taken back whose lease has expired"
+        );
         let settings = self.heartbeats.settings().unwrap_or_default();
         let newest = self.vdevs().newest_uberblock();
         let newest = newest.filter(|newest| self.heartbeats.is_own(newest));
