@@ -55,6 +55,10 @@ impl VdevTree {
                 let request = |label| {
                     let start = label_offset(window.size_bytes(), label)?;
                     let slot = ring.slot_count() - 1;
+                    assert!(
+                        slot != ring.slot_of_multihost(uberblock.txg),
+                        "no txg has the slot of heartbeats"
+                    );
                     let offset = start + ring.slot_offset(slot);
                     let mut bytes = uberblock.to_slot(ring.slot_bytes());
                     seal(&mut bytes, offset);

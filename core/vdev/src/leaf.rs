@@ -25,6 +25,8 @@ use crate::error::{LeafFailure, LeafFailureKind};
 use crate::gpt;
 use crate::health::{ErrorCounters, Reason, Standing, VdevState};
 use crate::probes::LeafProbes;
+use crate::queue::classes::is_waited_for;
+use crate::queue::depth::Depth;
 use crate::queue::room::Room;
 use crate::ranks;
 use crate::sizes::DEVICE_BYTES_MIN;
@@ -36,6 +38,10 @@ use tarn_host::{Device, DeviceError, DeviceInfo, Host, OpenError, OpenMode, RwLo
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{AllocatedSize, Guid, Txg};
+use tarn_probe::IoPriority;
+
+/// So long after a request for an application or txg, others give way.
+const ASKED_NS: u64 = 100_000_000;
 
 /// How much is read to find out whether a device answers.
 const PROBE_BYTES: u64 = 8192;
@@ -145,6 +151,10 @@ pub struct Leaf {
     tried_uberblock: AtomicU64,
     /// How many requests of each class its device has.
     pub(crate) room: Room,
+    /// How many requests its device has at most.
+    pub(crate) depth: Depth,
+    /// When an application or txg last asked its device.
+    last_asked_ns: AtomicU64,
     /// Its error counters.
     pub errors: ErrorCounters,
     /// Its I/O statistics.
@@ -211,6 +221,8 @@ impl Leaf {
             written_uberblock: AtomicU64::new(0),
             tried_uberblock: AtomicU64::new(0),
             room: Room::new(),
+            depth: Depth::new(),
+            last_asked_ns: AtomicU64::new(0),
             errors: ErrorCounters::default(),
         }
     }
@@ -230,6 +242,7 @@ impl Leaf {
         *leaf.state.write() = state;
         // Writes under the old name may still be under way.
         leaf.set_unflushed(true);
+        leaf.depth.set(self.depth.fixed());
         Leaf {
             has_failed: AtomicBool::new(self.has_failed.load(Ordering::Relaxed)),
             is_lasting: AtomicBool::new(self.is_lasting()),
@@ -645,6 +658,36 @@ impl Leaf {
     pub(crate) fn flush_failed(&self, before: Unflushed) {
         self.unflushed_birth.fetch_min(before.0, Ordering::AcqRel);
         self.set_unflushed(true);
+    }
+
+    /// Sets how many requests its device has at most; none has that found from what the device
+    /// does.
+    pub fn set_queue_depth(&self, depth: Option<u32>) {
+        self.depth.set(depth);
+    }
+
+    /// How many requests its device has at most, and whether an administrator has set that.
+    pub fn queue_depth(&self) -> (u32, bool) {
+        (self.depth.get(), self.depth.fixed().is_some())
+    }
+
+    /// Notes a request of this class. Gives whether an application or txg has asked the device
+    /// lately. Only direct devices have limits that depend on it.
+    pub(crate) fn note_asked(&self, class: IoPriority, is_direct: bool) -> bool {
+        if !is_direct {
+            return false;
+        }
+        let now_ns = tarn_host::monotonic_ns();
+        match is_waited_for(class) {
+            true => {
+                self.last_asked_ns.store(now_ns, Ordering::Relaxed);
+                true
+            }
+            false => {
+                let last_ns = self.last_asked_ns.load(Ordering::Relaxed);
+                last_ns != 0 && now_ns.saturating_sub(last_ns) < ASKED_NS
+            }
+        }
     }
 
     /// The bytes of requests under way.

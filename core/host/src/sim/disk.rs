@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::baton::{self, Scheduler};
+use super::disk_model::{Arms, DiskModel};
 use super::image::Image;
 use super::machine::{Machine, SimWrite};
 use super::random::Random;
@@ -100,6 +101,11 @@ impl SimDisk {
     /// Something goes wrong from now on.
     pub fn inject(&self, fault: Fault) {
         self.disk.state.lock().faults.push(fault);
+    }
+
+    /// From now on it takes as long as a disk with arms.
+    pub fn set_model(&self, model: DiskModel) {
+        self.disk.state.lock().arms = Some(Arms::new(model));
     }
 
     /// Nothing goes wrong any more; what was lost stays lost.
@@ -230,8 +236,9 @@ struct DiskState {
     /// When the first flush under way ends.
     settles_ns: u64,
     faults: Vec<Fault>,
-    /// Requests are served one after the other.
+    /// Requests are served one after the other, unless there is a model of its arms.
     busy_until_ns: u64,
+    arms: Option<Arms>,
     requests: (u64, u64, u64),
     /// Since when it owes an answer that does not come.
     hung_since_ns: Option<u64>,
@@ -276,6 +283,7 @@ impl Disk {
             settles_ns: NEVER,
             faults: Vec::new(),
             busy_until_ns: 0,
+            arms: None,
             requests: (0, 0, 0),
             hung_since_ns: None,
         };
@@ -369,6 +377,24 @@ impl DiskState {
             _ => None,
         };
         self.faults.iter().filter_map(factor).max().unwrap_or(1)
+    }
+
+    /// When a request begins that comes now, and how long it takes.
+    fn schedule(
+        &mut self,
+        (action, offset, length): (Action, u64, u64),
+        now_ns: u64,
+        random: &mut Random,
+    ) -> (u64, u64) {
+        let slowness = self.slowness();
+        if let Some(arms) = self.arms.as_mut().filter(|_| action != Action::Flush) {
+            let (begin_ns, service_ns) = arms.serve(offset, length, now_ns);
+            return (begin_ns, service_ns * slowness);
+        }
+        let service_ns = service_ns(length, random) * slowness;
+        let begin_ns = self.busy_until_ns.max(now_ns);
+        self.busy_until_ns = begin_ns + service_ns;
+        (begin_ns, service_ns)
     }
 
     /// By how much a write is late.
@@ -562,9 +588,7 @@ impl SimDevice {
             .note(offset ^ length << 32 ^ self.disk.number << 56);
         let mut state = self.disk.state.lock();
         state.settle(now_ns);
-        let mut service_ns = service_ns(length, random) * state.slowness();
-        let begin_ns = state.busy_until_ns.max(now_ns);
-        state.busy_until_ns = begin_ns + service_ns;
+        let (begin_ns, mut service_ns) = state.schedule((action, offset, length), now_ns, random);
         if action == Action::Write {
             service_ns += state.lateness_ns(random);
         }

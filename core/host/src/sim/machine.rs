@@ -38,6 +38,8 @@ pub struct SimOptions {
     pub run_time_max: Duration,
     /// The unit of addressing of its disks.
     pub logical_sector_bytes: u32,
+    /// Whether its disks are opened past the page cache, so that their queues are limited.
+    pub is_direct: bool,
     /// The time of day when it is switched on.
     pub unix_time: UnixTime,
     /// Which host it is.
@@ -54,6 +56,7 @@ impl SimOptions {
             stall_max: Duration::from_millis(800),
             run_time_max: Duration::MAX,
             logical_sector_bytes: 512,
+            is_direct: false,
             unix_time: UnixTime {
                 seconds: 1_700_000_000,
                 nanoseconds: 0,
@@ -341,7 +344,7 @@ impl SimHost {
             is_block_device: false,
             is_rotational: Some(false),
             can_discard: true,
-            is_direct: false,
+            is_direct: self.machine.options.is_direct,
             merged_bytes_max: 1 << 20,
             mode,
             identity: DeviceIdentity::Simulated(disk.number),

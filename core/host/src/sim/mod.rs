@@ -17,6 +17,7 @@
 
 pub(crate) mod baton;
 mod disk;
+mod disk_model;
 mod image;
 mod machine;
 mod random;
@@ -24,6 +25,7 @@ mod seat;
 
 pub(crate) use disk::SimulatedBatch;
 pub use disk::{DiskCopy, Fault, SimDisk};
+pub use disk_model::DiskModel;
 pub use machine::{PowerCut, SimHost, SimOptions, SimWrite, Trace};
 pub use random::Random;
 pub(crate) use seat::Seat;

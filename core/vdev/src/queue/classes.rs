@@ -3,30 +3,31 @@
 //! device says ([`DeviceInfo::merged_bytes_max`]).
 //!
 //! # Mechanism
-//! Each class has the least that is reserved for it and the most that it may have at once, and the
-//! device has a depth. A class below its least is given room even when the others want all of the
-//! depth; none gets more than its most. So a scrub with thousands of requests ready has at most
-//! three at a device, and reads for applications find room beside them.
+//! Each class has the least that it may always have and the most that it may have at once, and the
+//! device has a depth, which is [found](super::depth) from what the device does. A class below its
+//! least is given room whatever the others have; none gets more than its most. Classes for which an
+//! application or txg waits share the depth. The others, such as scrub, may have all of it while no
+//! application has asked the device for a while, and an eighth of it otherwise.
 //!
-//! Devices that are opened directly have OpenZFS's limits. A file in the page cache has no queue of
-//! its own: most requests only copy, and `host` carries them out in the calling thread or by a
-//! bounded number of threads. There only the classes are limited for which no application or txg
-//! waits.
+//! Devices that are opened directly have these limits. A file in the page cache has no queue of its
+//! own: most requests only copy, and `host` carries them out in the calling thread or by a bounded
+//! number of threads. There only the classes are limited for which no application or txg waits.
 
+use super::depth::DEPTH_MAX;
 use tarn_host::device::DeviceInfo;
 use tarn_probe::{IoPriority, Operation, OperationKind};
 
 /// The least and the most requests of a class that a device has at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClassLimits {
-    /// The least: so many requests are reserved for the class.
+    /// The least: so many requests the class may have whatever others have.
     pub least: u32,
     /// The most that the class has at once.
     pub most: u32,
 }
 
 /// The limits of one device's queue.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// By [`IoPriority::index`]. None for a class without limits.
     pub classes: [Option<ClassLimits>; IoPriority::COUNT],
@@ -38,66 +39,106 @@ pub(crate) struct Limits {
     pub read_gap_bytes_max: u64,
 }
 
-/// OpenZFS's default for all requests of a device.
-const DEPTH: u32 = 1000;
-
 /// The largest gap, in bytes, that an aggregate reads and throws away.
 #[doc(alias = "zfs_vdev_read_gap_limit")]
 const READ_GAP_BYTES_MAX: u64 = 32 << 10;
 
-static DIRECT: Limits = Limits {
-    classes: classes(true),
-    depth: DEPTH,
-    read_gap_bytes_max: READ_GAP_BYTES_MAX,
-};
+/// How many limits there are: one for each depth, from zero.
+const DEPTHS: usize = DEPTH_MAX as usize + 1;
+
+/// Of direct devices by their depth, while no application asks them.
+static IDLE: [Limits; DEPTHS] = by_depth(false);
+
+/// Of direct devices by their depth, while applications ask them.
+static ASKED: [Limits; DEPTHS] = by_depth(true);
 
 static PAGE_CACHE: Limits = Limits {
-    classes: classes(false),
-    depth: DEPTH,
+    classes: in_page_cache(),
+    depth: DEPTH_MAX,
     read_gap_bytes_max: 0,
 };
 
 impl Limits {
-    /// The limits of this device.
-    pub(crate) fn of(info: &DeviceInfo) -> &'static Limits {
-        match info.is_direct {
-            true => &DIRECT,
-            false => &PAGE_CACHE,
+    /// The limits of this device, whose depth is this, and which applications have asked lately, or
+    /// not.
+    pub(crate) fn of(info: &DeviceInfo, depth: u32, is_asked: bool) -> &'static Limits {
+        let depth = depth as usize;
+        match (info.is_direct, is_asked) {
+            (true, true) => &ASKED[depth],
+            (true, false) => &IDLE[depth],
+            (false, _) => &PAGE_CACHE,
         }
     }
 }
 
-/// OpenZFS's defaults, as `zfs_vdev_*_min_active` and `zfs_vdev_*_max_active`.
-const fn classes(is_direct: bool) -> [Option<ClassLimits>; IoPriority::COUNT] {
+const fn by_depth(is_asked: bool) -> [Limits; DEPTHS] {
+    let mut all = [PAGE_CACHE_TEMPLATE; DEPTHS];
+    let mut depth = 0;
+    while depth < DEPTHS {
+        let mut classes = [None; IoPriority::COUNT];
+        let mut index = 0;
+        while index < IoPriority::COUNT {
+            classes[index] = Some(of_class(IoPriority::ALL[index], depth as u32, is_asked));
+            index += 1;
+        }
+        all[depth] = Limits {
+            classes,
+            depth: depth as u32,
+            read_gap_bytes_max: READ_GAP_BYTES_MAX,
+        };
+        depth += 1;
+    }
+    all
+}
+
+const PAGE_CACHE_TEMPLATE: Limits = Limits {
+    classes: [None; IoPriority::COUNT],
+    depth: 0,
+    read_gap_bytes_max: 0,
+};
+
+/// The limits of a class at a direct device.
+const fn of_class(class: IoPriority, depth: u32, is_asked: bool) -> ClassLimits {
+    let (share, most) = match class {
+        IoPriority::SyncRead | IoPriority::SyncWrite => (depth / 3, depth),
+        IoPriority::AsyncWrite => (depth / 5, depth),
+        IoPriority::AsyncRead => (1, depth),
+        IoPriority::Scrub
+        | IoPriority::Removal
+        | IoPriority::Initializing
+        | IoPriority::Trim
+        | IoPriority::Rebuild => match is_asked {
+            true => (1, depth / 8),
+            false => (1, depth),
+        },
+    };
+    let most = if most == 0 { 1 } else { most };
+    let least = if share == 0 { 1 } else { share };
+    ClassLimits { least, most }
+}
+
+/// OpenZFS's defaults for the classes for which nothing waits, as `zfs_vdev_*_min_active` and
+/// `zfs_vdev_*_max_active`.
+const fn in_page_cache() -> [Option<ClassLimits>; IoPriority::COUNT] {
     let mut classes = [None; IoPriority::COUNT];
     let mut index = 0;
     while index < IoPriority::COUNT {
-        let (least, most) = match IoPriority::ALL[index] {
-            IoPriority::SyncRead | IoPriority::SyncWrite => (10, 10),
-            IoPriority::AsyncRead => (1, 3),
-            IoPriority::AsyncWrite => (2, 10),
-            IoPriority::Scrub => (1, 3),
-            IoPriority::Removal => (1, 2),
-            IoPriority::Initializing => (1, 1),
-            IoPriority::Trim => (1, 2),
-            IoPriority::Rebuild => (1, 3),
+        let class = IoPriority::ALL[index];
+        let most = match class {
+            IoPriority::Scrub | IoPriority::Rebuild => 3,
+            IoPriority::Removal | IoPriority::Trim => 2,
+            _ => 1,
         };
-        assert!(
-            0 < least && least <= most && most <= DEPTH,
-            "a class has at least one request, and its least is within its most"
-        );
-        let is_limited = is_direct || !is_waited_for(IoPriority::ALL[index]);
-        classes[index] = match is_limited {
-            true => Some(ClassLimits { least, most }),
-            false => None,
-        };
+        if !is_waited_for(class) {
+            classes[index] = Some(ClassLimits { least: 1, most });
+        }
         index += 1;
     }
     classes
 }
 
 /// Whether an application or a transaction group waits for requests of a class.
-const fn is_waited_for(class: IoPriority) -> bool {
+pub(crate) const fn is_waited_for(class: IoPriority) -> bool {
     matches!(
         class,
         IoPriority::SyncRead
@@ -130,12 +171,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reserved_is_no_more_than_the_most_and_fits_into_the_depth() {
-        for limits in [&DIRECT, &PAGE_CACHE] {
+    fn each_class_has_its_least_and_none_more_than_the_depth() {
+        let all = IDLE.iter().chain(&ASKED).chain([&PAGE_CACHE]);
+        for limits in all.filter(|limits| limits.depth >= super::super::depth::DEPTH_MIN) {
             let classes = || limits.classes.iter().flatten();
             assert!(classes().all(|class| 1 <= class.least && class.least <= class.most));
-            assert!(classes().map(|class| class.least).sum::<u32>() <= limits.depth);
+            assert!(classes().all(|class| class.most <= limits.depth));
         }
+        let scrub = |limits: &[Limits]| limits[40].classes[IoPriority::Scrub.index()].unwrap();
+        assert_eq!((scrub(&IDLE).most, scrub(&ASKED).most), (40, 5));
     }
 
     #[test]
@@ -148,6 +192,6 @@ mod tests {
         };
         let background = ["scrub", "trim", "rebuild", "removal", "initializing"];
         assert_eq!(limited(&PAGE_CACHE), background);
-        assert_eq!(limited(&DIRECT).len(), IoPriority::COUNT);
+        assert_eq!(limited(&IDLE[10]).len(), IoPriority::COUNT);
     }
 }

@@ -17,6 +17,7 @@
 
 mod aggregate;
 pub(crate) mod classes;
+pub(crate) mod depth;
 pub(crate) mod room;
 
 use crate::error::LeafFailure;
@@ -209,9 +210,10 @@ struct UnderWay {
 
 impl Lane {
     fn new(leaf: Arc<Leaf>, window: Window, class: IoPriority) -> Lane {
+        let is_asked = leaf.note_asked(class, window.info().is_direct);
         Lane {
+            limits: Limits::of(window.info(), leaf.depth.get(), is_asked),
             leaf,
-            limits: Limits::of(window.info()),
             window,
             class,
             requests: Vec::new(),
@@ -272,6 +274,9 @@ impl Lane {
             let room = &self.leaf.room;
             let taken = room.take(self.limits, self.class, self.unsent.len());
             self.send_taken(taken);
+            if self.has_unsent() && self.leaf.room.is_full(self.limits) {
+                self.leaf.depth.note_refused();
+            }
         }
     }
 
@@ -358,6 +363,8 @@ impl Lane {
         );
         if room > 0 {
             self.leaf.room.give_back(self.class, room);
+            let bytes = asked.iter().map(|asked| asked.bytes).sum();
+            self.leaf.depth.note_finished(u64::from(room), bytes);
         }
         let leaf = &self.leaf;
         if asked.iter().any(|asked| asked.kind == IoKind::Write) {

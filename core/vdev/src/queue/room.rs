@@ -42,22 +42,20 @@ impl Active {
         u32::try_from(count).expect("a count has seven bits")
     }
 
+    /// How many requests of limited classes there are.
+    fn total(self, limits: &Limits) -> u32 {
+        let limited = limits.classes.iter().enumerate();
+        let limited = limited.filter(|(_, limits)| limits.is_some());
+        limited.map(|(class, _)| self.of(class)).sum()
+    }
+
     /// How many more of a class there is room for.
     fn room(self, limits: &Limits, class: usize) -> u32 {
         let Some(ClassLimits { least, most }) = limits.classes[class] else {
             return COUNT_MAX;
         };
         let own = self.of(class);
-        let (mut total, mut reserved) = (0, 0);
-        for (other, limits) in limits.classes.iter().enumerate() {
-            let Some(limits) = limits else { continue };
-            let count = self.of(other);
-            total += count;
-            if other != class {
-                reserved += limits.least.saturating_sub(count);
-            }
-        }
-        let in_depth = limits.depth.saturating_sub(total + reserved);
+        let in_depth = limits.depth.saturating_sub(self.total(limits));
         let most = most.min(COUNT_MAX);
         in_depth
             .max(least.saturating_sub(own))
@@ -87,6 +85,11 @@ impl Room {
         }
     }
 
+    /// Whether the depth, and not the most of a class, is what keeps requests waiting.
+    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+        Active(self.active.load(Ordering::Relaxed)).total(limits) >= limits.depth
+    }
+
     /// Takes room for as many of `wanted` requests as there is.
     pub(crate) fn take(&self, limits: &Limits, class: IoPriority, wanted: usize) -> Taken {
         let class = class.index();
@@ -97,6 +100,13 @@ impl Room {
         let mut before = self.active.load(Ordering::SeqCst);
         loop {
             let taken = Active(before).room(limits, class).min(wanted);
+            debug_assert!(
+                taken == 0
+                    || limits.classes[class].is_some_and(|own| {
+                        Active(before).of(class) + taken <= own.most.max(own.least)
+                    }),
+                "a class has no more than its most"
+            );
             if taken == 0 {
                 return Taken::None;
             }
@@ -177,15 +187,16 @@ mod tests {
     fn a_class_gets_its_most_while_there_is_room_and_its_least_always() {
         let (room, limits) = (Room::new(), limits(5));
         assert_eq!(room.take(&limits, IoPriority::AsyncRead, 100), Taken::All);
-        // Three are reserved for the two others.
-        assert_eq!(room.take(&limits, IoPriority::Scrub, 100), Taken::Some(2));
+        assert_eq!(room.take(&limits, IoPriority::Scrub, 100), Taken::Some(3));
         assert_eq!(room.take(&limits, IoPriority::Scrub, 1), Taken::None);
         assert_eq!(room.take(&limits, IoPriority::SyncRead, 9), Taken::Some(2));
+        assert!(room.is_full(&limits));
         assert_eq!(room.take(&limits, IoPriority::SyncRead, 9), Taken::None);
+        // Beyond the depth, but within its least.
         assert_eq!(room.take(&limits, IoPriority::SyncWrite, 9), Taken::Some(1));
-        room.give_back(IoPriority::Scrub, 2);
-        // One is reserved for the scrub again.
-        assert_eq!(room.take(&limits, IoPriority::SyncRead, 9), Taken::Some(1));
+        room.give_back(IoPriority::Scrub, 3);
+        assert_eq!(room.take(&limits, IoPriority::SyncRead, 9), Taken::Some(2));
+        assert_eq!(room.take(&limits, IoPriority::SyncRead, 9), Taken::None);
         assert_eq!(room.take(&limits, IoPriority::Scrub, 9), Taken::Some(1));
     }
 
@@ -230,7 +241,8 @@ mod tests {
                     Taken::All => prop_assert!(false, "it is limited"),
                 }
                 prop_assert!(held[index] <= own.most);
-                prop_assert!(held.iter().sum::<u32>() <= depth.max(4));
+                let leasts = 2 + 1 + 1;
+                prop_assert!(held.iter().sum::<u32>() <= depth + leasts);
             }
         }
     }
