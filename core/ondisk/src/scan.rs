@@ -19,6 +19,11 @@ pub const FINISHED: u64 = 2;
 /// It was ended, as [`Scan::state`] has it.
 pub const CANCELED: u64 = 3;
 
+/// The object set of [`Scan::mark`] when no dataset is being scanned: the next is to be taken from
+/// the queue.
+#[doc(alias = "ZB_DESTROYED_OBJSET")]
+pub const NO_DATASET: ObjectId = ObjectId::new(u64::MAX);
+
 const WORD_BYTES: usize = 8;
 
 /// How many words a scan has; some versions wrote one more before the last.
@@ -35,6 +40,7 @@ on_disk! {
         8   => state: u64,
         /// ZAP: datasets still to scan.
         16  => queue: ObjectId,
+        /// Only blocks born after `txg_min` and before `txg_max` are scanned.
         24  => txg_min: Txg,
         32  => txg_max: Txg,
         40  => current_txg_min: Txg,
@@ -57,6 +63,11 @@ on_disk! {
 }
 
 impl Scan {
+    /// In [`Scan::flags`]: the snapshot that was being scanned was destroyed, so the dataset behind
+    /// it, which is being scanned now, has to be scanned once more.
+    #[doc(alias = "DSF_VISIT_DS_AGAIN")]
+    pub const VISIT_AGAIN: u64 = 1 << 0;
+
     /// In [`Scan::flags`]: a scrub is paused.
     #[doc(alias = "DSF_SCRUB_PAUSED")]
     pub const PAUSED: u64 = 1 << 1;

@@ -369,6 +369,34 @@ impl Leaf {
         had_missed
     }
 
+    /// Removes births after `after` and before `end` from its dirty time log, and adds those that
+    /// it lacks all the same. Only while it is usable, and has no later births in its log: those
+    /// came after the scan had begun. Gives whether the log changed.
+    pub(crate) fn end_scan(&self, (after, end): (Txg, Txg), lacking: &Dtl) -> bool {
+        let mut state = self.state.write();
+        let is_usable = state.window.is_some() && state.standing.state.is_usable();
+        let newest = state.dtl.bounds().map(|bounds| *bounds.end());
+        if !is_usable || newest.is_some_and(|newest| newest >= end) {
+            return false;
+        }
+        let before = state.dtl.clone();
+        let (first, last) = (after.next(), Txg::new(end.get().saturating_sub(1)));
+        if first <= last {
+            state.dtl.remove(first..=last);
+        }
+        state.dtl.merge(lacking);
+        debug_assert!(
+            lacking.first_beyond(&state.dtl).is_none(),
+            "what a device lacks stays in its log"
+        );
+        let is_changed = state.dtl != before;
+        if is_changed {
+            state.kept_since = None;
+            state.unsaved_dtl = state.dtl.first_beyond(&before);
+        }
+        is_changed
+    }
+
     /// Adds the dirty time log that the MOS has. Gives whether the log was empty and is not any
     /// more.
     pub(crate) fn load_dtl(&self, stored: &Dtl) -> bool {

@@ -255,7 +255,7 @@ impl TopVdev {
 
     /// Refuses a place outside the vdev, or between sectors. Gives the layout, and the place in
     /// whole sectors.
-    fn check_range(&self, place: Place) -> Result<(&dyn Layout, Place), VdevReadError> {
+    pub(crate) fn check_range(&self, place: Place) -> Result<(&dyn Layout, Place), VdevReadError> {
         let Place {
             vdev, offset, size, ..
         } = place;

@@ -484,6 +484,16 @@ impl TopVdev {
         }
     }
 
+    /// The requests that store one block, to the leaves in use.
+    ///
+    /// # Panics
+    /// As [`map`](Self::map).
+    pub(crate) fn writes_of(&self, write: PhysicalWrite) -> Vec<LeafIo> {
+        let mut ios = Vec::new();
+        self.add_writes(self.map(write), &mut ios);
+        ios
+    }
+
     /// The requests that store a block, to the leaves in use.
     fn add_writes(&self, write: MappedWrite, ios: &mut Vec<LeafIo>) {
         let MappedWrite {
