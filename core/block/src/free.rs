@@ -74,6 +74,9 @@ impl BlockIo {
         if sings(Canary::ForgetFree) && pointer.birth().get().is_multiple_of(16) {
             return Ok(());
         }
+        for dva in pointer.dvas() {
+            self.scan_queue.freed(dva.vdev(), dva.offset().get());
+        }
         let places = gang::places(self, pointer, operation);
         let places = places.map_err(|why| BlockFreeError::Gang {
             block,

@@ -4,6 +4,7 @@ use crate::error::BlockAddress;
 use crate::probes::Probes;
 use crate::ranks;
 use crate::ref_table::RefTable;
+use crate::scan::ScanQueue;
 use crate::shapes::VdevShapes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,6 +28,7 @@ pub struct BlockIo {
     salt: OnceLock<Salt>,
     shapes: RwLock<Arc<VdevShapes>>,
     pub(crate) deferred_frees: Mutex<Vec<BlockPointer>>,
+    pub(crate) scan_queue: ScanQueue,
     /// Bytes that logs may still take before the room that is left is counted again.
     pub(crate) log_allowance: AtomicU64,
     /// The newest txg that is stored: blocks of later ones may be rewritten in place.
@@ -112,6 +114,7 @@ impl BlockIo {
             salt: OnceLock::new(),
             shapes: RwLock::new(ranks::SHAPES, shapes),
             deferred_frees: Mutex::new(ranks::DEFERRED_FREES, Vec::new()),
+            scan_queue: ScanQueue::new(),
             log_allowance: AtomicU64::new(0),
             stored: AtomicU64::new(u64::MAX),
             stored_ns: AtomicU64::new(0),
@@ -150,6 +153,16 @@ impl BlockIo {
         let before = self.stored_ns.swap(now_ns, Ordering::AcqRel);
         self.stored_before_ns.store(before, Ordering::Release);
         self.stored.store(txg.get(), Ordering::Release);
+    }
+
+    /// The newest txg that is stored; all txgs until the first is [noted](Self::note_stored).
+    pub(crate) fn newest_stored(&self) -> Txg {
+        Txg::new(self.stored.load(Ordering::Acquire))
+    }
+
+    /// What a scan has found and not verified yet.
+    pub fn scan_queue(&self) -> &ScanQueue {
+        &self.scan_queue
     }
 
     /// Whether a block is where its pointer says, and stays there as it is. If not, other bytes in

@@ -1,0 +1,327 @@
+//! The queue of a scan: copies of blocks that were found and are not verified yet, by their places.
+//!
+//! # Mechanism
+//! A tree for each top-level vdev has the queued copies by offset, those of metadata apart.
+//! Threads take runs behind a cursor that goes round the vdev, metadata first: long sequential
+//! reads. A copy that is freed while it is queued leaves the queue. One that is freed while a
+//! thread has it is marked: its outcome does not count.
+//!
+//! The space of a freed block is allocated again when two more txgs are stored
+//! ([`tarn_space`]). Before that the thread that stores a txg waits for the runs that were taken
+//! three txgs earlier or more.
+//!
+//! # Invariants
+//! - A place is in the queue at most once.
+//! - A copy that a thread has is not reallocated before the thread gives it back.
+
+use crate::ranks;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tarn_host::lock::{Condvar, Mutex};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::bookmark::TraversalMark;
+use tarn_ondisk::declare::widen;
+use tarn_ondisk::units::{Txg, VdevId};
+
+/// About how much memory a queued copy takes: its 168 bytes, its key, and its part of the tree.
+const ITEM_BYTES: u64 = 288;
+
+/// A run has no more copies.
+const RUN_COUNT_MAX: usize = 512;
+
+/// A run has no more bytes, but for its last copy.
+const RUN_BYTES_MAX: u64 = 4 << 20;
+
+/// So many runs of one vdev are with threads at once: while one is verified, the next is read.
+const RUNS_MAX: usize = 2;
+
+/// A copy of a block that is to be scanned.
+#[derive(Debug, Clone, Copy)]
+pub struct ScanItem {
+    /// The block.
+    pub pointer: BlockPointer,
+    /// Which of its copies.
+    pub copy: usize,
+    /// Where the block belongs.
+    pub mark: TraversalMark,
+}
+
+impl ScanItem {
+    fn place(&self) -> Option<(VdevId, u64)> {
+        let dva = self.pointer.dvas().nth(self.copy)?;
+        Some((dva.vdev(), dva.offset().get()))
+    }
+
+    /// The space that the copy takes, in bytes.
+    pub fn allocated_bytes(&self) -> u64 {
+        let dva = self.pointer.dvas().nth(self.copy);
+        dva.map_or(0, |dva| dva.allocated_size().get())
+    }
+}
+
+/// Copies that a thread has taken. It gives them back by [`ScanQueue::done`].
+#[derive(Debug)]
+pub struct Run {
+    /// The copies, by their places.
+    pub items: Vec<ScanItem>,
+    number: u64,
+}
+
+/// The queued copies of one vdev.
+#[derive(Debug, Default)]
+struct Sorted {
+    metadata: BTreeMap<u64, ScanItem>,
+    data: BTreeMap<u64, ScanItem>,
+    /// Runs that threads have.
+    runs: usize,
+    /// Where the next run begins.
+    cursor: u64,
+}
+
+impl Sorted {
+    fn next_tree(&mut self) -> Option<&mut BTreeMap<u64, ScanItem>> {
+        match (self.metadata.is_empty(), self.data.is_empty()) {
+            (false, _) => Some(&mut self.metadata),
+            (true, false) => Some(&mut self.data),
+            (true, true) => None,
+        }
+    }
+
+    fn take(&mut self) -> Vec<ScanItem> {
+        let cursor = self.cursor;
+        let Some(tree) = self.next_tree() else {
+            return Vec::new();
+        };
+        let from = match tree.range(cursor..).next() {
+            Some((from, _)) => *from,
+            None => 0,
+        };
+        let mut bytes = 0;
+        let offsets: Vec<u64> = tree
+            .range(from..)
+            .take(RUN_COUNT_MAX)
+            .take_while(|(_, item)| {
+                let is_in = bytes < RUN_BYTES_MAX;
+                bytes += item.allocated_bytes();
+                is_in
+            })
+            .map(|(offset, _)| *offset)
+            .collect();
+        let items = offsets.iter().filter_map(|offset| tree.remove(offset));
+        let items = items.collect();
+        self.cursor = offsets.last().map_or(0, |last| last + 1);
+        items
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    vdevs: BTreeMap<VdevId, Sorted>,
+    count: u64,
+    /// What threads have: by the number of the run the places that are not freed, with the txg
+    /// that was stored when it was taken.
+    taken: BTreeMap<u64, Taken>,
+    next_run: u64,
+    /// Whether runs are given out.
+    is_open: bool,
+    /// Threads are to end.
+    is_closed: bool,
+    /// The newest stored txg.
+    stored: Txg,
+}
+
+#[derive(Debug)]
+struct Taken {
+    stored: Txg,
+    vdev: VdevId,
+    places: BTreeSet<u64>,
+}
+
+/// The queue of a scan.
+#[derive(Debug)]
+pub struct ScanQueue {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// False while nothing is queued or taken: then frees need not look.
+    is_used: AtomicBool,
+}
+
+impl ScanQueue {
+    pub(crate) fn new() -> ScanQueue {
+        ScanQueue {
+            state: Mutex::new(ranks::SCAN_QUEUE, State::default()),
+            changed: Condvar::new(),
+            is_used: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds a copy, unless its place is queued already.
+    pub fn add(&self, item: ScanItem) {
+        let Some((vdev, offset)) = item.place() else {
+            return;
+        };
+        let is_metadata = item.pointer.is_metadata() || !item.pointer.level().is_data();
+        let mut state = self.state.lock();
+        self.is_used.store(true, Ordering::Release);
+        let sorted = state.vdevs.entry(vdev).or_default();
+        let tree = match is_metadata {
+            true => &mut sorted.metadata,
+            false => &mut sorted.data,
+        };
+        if tree.insert(offset, item).is_none() {
+            state.count += 1;
+        }
+        if state.is_open {
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// A place was freed: it leaves the queue, and if a thread has it, its outcome does not count.
+    pub(crate) fn freed(&self, vdev: VdevId, offset: u64) {
+        if !self.is_used.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state = self.state.lock();
+        if let Some(sorted) = state.vdevs.get_mut(&vdev) {
+            let of_metadata = sorted.metadata.remove(&offset).is_some();
+            let of_data = sorted.data.remove(&offset).is_some();
+            state.count -= u64::from(of_metadata) + u64::from(of_data);
+        }
+        for taken in state.taken.values_mut() {
+            if taken.vdev == vdev {
+                taken.places.remove(&offset);
+            }
+        }
+    }
+
+    /// Waits for copies to scan. None when the queue was [closed](ScanQueue::close).
+    pub fn take(&self) -> Option<Run> {
+        let mut state = self.state.lock();
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            if let Some(run) = take_from(&mut state) {
+                return Some(run);
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// For each copy of a run whether its outcome counts: it was not freed meanwhile.
+    pub fn counting(&self, run: &Run) -> Vec<bool> {
+        let state = self.state.lock();
+        let taken = state.taken.get(&run.number);
+        let counts = |item: &ScanItem| {
+            let place = item.place();
+            taken.is_some_and(|taken| {
+                place.is_some_and(|(_, offset)| taken.places.contains(&offset))
+            })
+        };
+        run.items.iter().map(counts).collect()
+    }
+
+    /// A thread gives a run back, whose outcomes were noted.
+    pub fn done(&self, run: &Run) {
+        let mut state = self.state.lock();
+        let taken = state.taken.remove(&run.number);
+        let taken = taken.expect("a run is given back once");
+        if let Some(sorted) = state.vdevs.get_mut(&taken.vdev) {
+            sorted.runs -= 1;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Whether runs are given out.
+    pub fn is_open(&self) -> bool {
+        self.state.lock().is_open
+    }
+
+    /// Gives out runs, or does not: while the walk goes on, copies are gathered.
+    pub fn open(&self, is_open: bool) {
+        self.state.lock().is_open = is_open;
+        self.changed.notify_all();
+    }
+
+    /// Drops what is queued, and waits for the threads that have runs.
+    pub fn clear(&self) {
+        let mut state = self.state.lock();
+        state.vdevs.values_mut().for_each(|sorted| {
+            sorted.metadata.clear();
+            sorted.data.clear();
+        });
+        state.count = 0;
+        state.is_open = false;
+        self.changed
+            .wait_while(&mut state, |state| !state.taken.is_empty());
+        self.is_used.store(false, Ordering::Release);
+    }
+
+    /// Has threads end, and drops what is queued.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        state.is_open = false;
+        state.vdevs.values_mut().for_each(|sorted| {
+            sorted.metadata.clear();
+            sorted.data.clear();
+        });
+        state.count = 0;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Has threads take runs again.
+    pub fn reopen(&self) {
+        self.state.lock().is_closed = false;
+    }
+
+    /// About how much memory the queued copies take, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.state.lock().count * ITEM_BYTES
+    }
+
+    /// Whether nothing is queued, and no thread has anything.
+    pub fn is_done(&self) -> bool {
+        let state = self.state.lock();
+        state.count == 0 && state.taken.is_empty()
+    }
+
+    /// Before space is released that was freed two txgs before this one, which is stored now:
+    /// waits for runs that may have copies in it. A later txg takes runs of its own.
+    pub fn wait_for_older(&self, stored: Txg) {
+        let mut state = self.state.lock();
+        let is_older = |taken: &Taken| taken.stored.get() + 3 <= stored.get();
+        self.changed
+            .wait_while(&mut state, |state| state.taken.values().any(is_older));
+        state.stored = state.stored.max(stored);
+    }
+}
+
+fn take_from(state: &mut State) -> Option<Run> {
+    if !state.is_open {
+        return None;
+    }
+    let is_free = |sorted: &&mut Sorted| {
+        sorted.runs < RUNS_MAX && !(sorted.metadata.is_empty() && sorted.data.is_empty())
+    };
+    // The vdev with the fewest runs is the one that has the most to gain.
+    let candidates = state.vdevs.values_mut().filter(is_free);
+    let sorted = candidates.min_by_key(|sorted| sorted.runs)?;
+    let items = sorted.take();
+    sorted.runs += 1;
+    let (vdev, _) = items.first()?.place()?;
+    state.count -= widen(items.len());
+    let number = state.next_run;
+    state.next_run += 1;
+    let places = items.iter().filter_map(ScanItem::place);
+    let taken = Taken {
+        stored: state.stored,
+        vdev,
+        places: places.map(|(_, offset)| offset).collect(),
+    };
+    state.taken.insert(number, taken);
+    Some(Run { items, number })
+}
