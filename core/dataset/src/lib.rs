@@ -13,6 +13,7 @@
 //! # Knows nothing about
 //! Files, devices, mounts.
 
+mod chain_changes;
 pub mod contents;
 mod counting_bookmarks;
 mod creation;
@@ -51,3 +52,5 @@ mod sync_datasets;
 pub mod task;
 pub mod volume_reservation;
 mod writing;
+
+pub use chain_changes::ChainChange;

@@ -17,6 +17,7 @@
 //! # Knows nothing about
 //! Mounting, and the display of properties.
 
+use crate::chain_changes::ChainChange;
 use crate::error::DatasetError;
 use crate::open::{OpenDatasets, PromisedRoom};
 use crate::snapshots_served::SnapshotsServed;
@@ -187,6 +188,16 @@ impl Namespace {
     pub fn set_snapshots_served(&self, served: Arc<dyn SnapshotsServed>) {
         let said = self.open.snapshots_served.set(served);
         assert!(said.is_ok(), "one engine serves a pool");
+    }
+
+    /// The chain of snapshots has changed.
+    pub(crate) fn chain_changed(&self, change: ChainChange) {
+        self.open.chain_changes.push(change);
+    }
+
+    /// The changes of chains of snapshots since the last call, in their order. For the sync thread.
+    pub fn take_chain_changes(&self) -> Vec<ChainChange> {
+        self.open.chain_changes.take()
     }
 
     /// No name leads to this snapshot any more, and it is no dataset.

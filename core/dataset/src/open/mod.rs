@@ -20,6 +20,7 @@ pub(crate) use receives::Receives;
 pub use receives::{ReceiveClaim, ResumePoint};
 pub(crate) use uses::Uses;
 
+use crate::chain_changes::ChainChanges;
 use crate::snapshots_served::SnapshotsServed;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -44,6 +45,8 @@ pub(crate) struct OpenDatasets {
     pub(crate) room: PoolRoom,
     /// The engine that serves snapshots, once there is one.
     pub(crate) snapshots_served: OnceLock<Arc<dyn SnapshotsServed>>,
+    /// Changes of chains of snapshots in the syncing txg.
+    pub(crate) chain_changes: ChainChanges,
     /// Counts changes of how blocks are written.
     property_generation: AtomicU64,
     /// How many blocks a part of a livelist may have.
@@ -61,6 +64,7 @@ impl OpenDatasets {
             promised: PromisedRoom::new(),
             room: PoolRoom::default(),
             snapshots_served: OnceLock::new(),
+            chain_changes: ChainChanges::new(),
             property_generation: AtomicU64::new(0),
             livelist_blocks_max: AtomicU64::new(LIVELIST_BLOCKS_MAX),
         }

@@ -28,6 +28,7 @@ use super::boot_filesystem::clear_boot_filesystem;
 use super::destroy_snapshot::{Going, check_stays_or_unused, check_unused, destroy_if_marked};
 use super::going::Gone;
 use super::set::{find, set_reservation, store_with_limits};
+use crate::chain_changes::ChainChange;
 use crate::creation::FREE_DIRECTORY;
 use crate::crypto_key;
 use crate::dataset::Dataset;
@@ -270,6 +271,10 @@ pub(super) fn remove(
     destroy_directory(context, directory)?;
     free_error_logs(writing, head.id())?;
     context.namespace.forget_head(head.id());
+    context.namespace.chain_changed(ChainChange::Destroyed {
+        dataset: head.id(),
+        next: None,
+    });
     Ok(())
 }
 

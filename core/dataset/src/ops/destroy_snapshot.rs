@@ -14,6 +14,7 @@
 //!
 //! Several snapshots are destroyed in one group, or none of them.
 
+use crate::chain_changes::ChainChange;
 use crate::counting_bookmarks;
 use crate::creation::FREE_DIRECTORY;
 use crate::dataset::Dataset;
@@ -287,6 +288,10 @@ fn destroy(context: &TaskContext<'_>, snapshot: &Dataset<'_>) -> Result<(), Data
     }
     writing.free_extended(id, context.features)?;
     context.namespace.snapshot_destroyed(id);
+    context.namespace.chain_changed(ChainChange::Destroyed {
+        dataset: id,
+        next: Some(stored.next_snapshot),
+    });
     Ok(())
 }
 

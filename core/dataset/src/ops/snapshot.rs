@@ -16,6 +16,7 @@
 //!   next txg.
 
 use super::set::{Source, apply_one, check_settings, find};
+use crate::chain_changes::ChainChange;
 use crate::counting_bookmarks;
 use crate::creation::{allocate_dataset, random};
 use crate::dataset::Dataset;
@@ -236,6 +237,10 @@ pub(super) fn take(
     let snapshot = make(context, &head, &before, identity)?;
     insert_before_head(context, head.id(), &before, snapshot)?;
     let deadlist = divide_time(context, head.id(), &before)?;
+    context.namespace.chain_changed(ChainChange::Snapshotted {
+        head: head.id(),
+        snapshot,
+    });
     context
         .writing()
         .change(head.id(), |head: &mut ondisk::dataset::Dataset| {

@@ -3,6 +3,7 @@
 
 use super::newer::newer_than;
 use super::receiver::{Receiver, Stored, not_found, receive_name};
+use crate::chain_changes::ChainChange;
 use crate::counting_bookmarks;
 use crate::dataset::Dataset;
 use crate::deadlist;
@@ -41,6 +42,10 @@ pub(super) fn exchange(
     let head = head_of()?;
     give_up_changes(context, &head)?;
     take_contents(context, &head, &clone)?;
+    context.namespace.chain_changed(ChainChange::Exchanged {
+        one: head.id(),
+        other: clone.id(),
+    });
     let emptied = clone.stored()?;
     remove(context, &clone, &emptied)?;
     context.namespace.forget_head(head.id());
