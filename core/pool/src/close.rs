@@ -71,6 +71,7 @@ impl Pool {
         }
         self.heartbeats.stop();
         self.txgs().stop();
+        self.stop_scan_workers();
         self.end_sync();
         self.txgs().forget_dirty();
         self.cache().forget_all();

@@ -1,20 +1,236 @@
-//! The error logs of a pool, as far as a sync changes them.
+//! The error logs of a pool: the places of blocks that cannot be read.
 //!
-//! There are two, one for the last scrub and one for a running scrub: see
-//! [`tarn_ondisk::error_log`]. Only scrubs add errors, so nothing here does.
+//! # Mechanism
+//! There are two, one for the last scrub and what was found since, and one for a scan that runs: see
+//! [`tarn_ondisk::error_log`]. Errors are noted in memory, and stored in the next txg. When a scan
+//! is complete, its log takes the place of the last one, so an error that it did not find again is
+//! gone. When a scan is canceled, its errors join the last log.
 
 use crate::directory::Directory;
 use crate::error::PoolError;
 use crate::mos_writer::MosWriter;
+use crate::pool::Pool;
+use crate::sync_scope::SyncScope;
 use std::collections::BTreeMap;
+use tarn_dataset::task::FeatureCounts;
+use tarn_host::lock::{Mutex, Rank};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::error_log::{ErrorPlace, HeadErrorPlace};
+use tarn_ondisk::features::Feature;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{ERROR_LOG_LAST, ERROR_LOG_SCRUB};
 use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_probe::Operation;
+
+/// No more errors are kept in memory: others are found again by the next scan.
+const FOUND_MAX: usize = 1 << 16;
+
+/// Errors that were found and are not stored yet: the places, with the births of the blocks.
+const FOUND: Rank = Rank::new(tarn_host::ranks::POOL + 48, "errors found");
+
+/// Errors that were found and are not stored yet.
+pub(crate) struct FoundErrors(Mutex<BTreeMap<ErrorPlace, Txg>>);
+
+impl FoundErrors {
+    pub(crate) fn new() -> FoundErrors {
+        FoundErrors(Mutex::new(FOUND, BTreeMap::new()))
+    }
+}
+
+impl Pool {
+    /// Notes a block that cannot be read.
+    #[doc(alias = "spa_log_error")]
+    pub(crate) fn log_error(&self, place: ErrorPlace, birth: Txg) {
+        let mut found = self.found_errors.0.lock();
+        if found.len() < FOUND_MAX {
+            found.insert(place, birth);
+        }
+    }
+
+    /// Whether errors wait to be stored.
+    pub(crate) fn has_found_errors(&self) -> bool {
+        !self.found_errors.0.lock().is_empty()
+    }
+}
+
+/// Stores the errors that were found: in the log of the scan that runs, or in the last one.
+#[doc(alias = "spa_errlog_sync")]
+pub(crate) fn store(scope: &SyncScope<'_>) -> Result<(), PoolError> {
+    let found = std::mem::take(&mut *scope.pool.found_errors.0.lock());
+    if found.is_empty() {
+        return Ok(());
+    }
+    let name = match scope.pool.scans.running() {
+        Some(_) => ERROR_LOG_SCRUB,
+        None => ERROR_LOG_LAST,
+    };
+    add(scope, name, &found)
+}
+
+/// Ends the log of a scan. That of a complete one is the last log from now on; the errors of
+/// another are added to the last log.
+#[doc(alias = "spa_errlog_rotate")]
+pub(crate) fn end_scan(scope: &SyncScope<'_>, is_complete: bool) -> Result<(), PoolError> {
+    let writer = scope.writer;
+    let found = std::mem::take(&mut *scope.pool.found_errors.0.lock());
+    if !found.is_empty() {
+        add(scope, ERROR_LOG_SCRUB, &found)?;
+    }
+    if !is_complete {
+        return keep_left(scope);
+    }
+    let by_head = is_by_head(scope);
+    let (last, scrub) = (find(scope, ERROR_LOG_LAST)?, find(scope, ERROR_LOG_SCRUB)?);
+    if let Some(last) = last {
+        free(writer, last, by_head)?;
+    }
+    if last.is_some() || scrub.is_some() {
+        writer.link(ERROR_LOG_LAST, scrub.unwrap_or(ObjectId::ZERO))?;
+        writer.link(ERROR_LOG_SCRUB, ObjectId::ZERO)?;
+    }
+    Ok(())
+}
+
+/// Adds the errors of a scan that was not complete to the last log.
+pub(crate) fn keep_left(scope: &SyncScope<'_>) -> Result<(), PoolError> {
+    let writer = scope.writer;
+    let Some(scrub) = find(scope, ERROR_LOG_SCRUB)? else {
+        return Ok(());
+    };
+    let by_head = is_by_head(scope);
+    // What cannot be read is found again by the next scan.
+    let entries = writer.directory().entries(scrub).unwrap_or_default();
+    if !entries.is_empty() {
+        let last = log_at(writer, ERROR_LOG_LAST)?;
+        for (name, value) in entries {
+            match (by_head, value.as_word()) {
+                (false, _) => writer.put(last, &name, &value)?,
+                (true, Some(errors)) => {
+                    let of_head = log_of_head(writer, last, &name)?;
+                    let errors = writer.directory().entries(ObjectId::new(errors));
+                    for (place, value) in errors.unwrap_or_default() {
+                        writer.put(of_head, &place, &value)?;
+                    }
+                }
+                (true, None) => {}
+            }
+        }
+    }
+    free(writer, scrub, by_head)?;
+    writer.link(ERROR_LOG_SCRUB, ObjectId::ZERO)
+}
+
+fn is_by_head(scope: &SyncScope<'_>) -> bool {
+    scope.features.is_enabled(Feature::HeadErrlog)
+}
+
+fn find(scope: &SyncScope<'_>, name: &str) -> Result<Option<ObjectId>, PoolError> {
+    let found = scope.writer.directory().find(name)?;
+    Ok(found.filter(|log| !log.is_zero()))
+}
+
+/// Adds errors to a log.
+#[doc(alias = "sync_error_list")]
+fn add(
+    scope: &SyncScope<'_>,
+    name: &str,
+    found: &BTreeMap<ErrorPlace, Txg>,
+) -> Result<(), PoolError> {
+    let writer = scope.writer;
+    let log = log_at(writer, name)?;
+    let nothing = ZapValue::text("");
+    for (place, birth) in found {
+        if !is_by_head(scope) {
+            writer.put(log, &place.to_string(), &nothing)?;
+            continue;
+        }
+        // For the MOS, and for destroyed datasets, the number itself is kept.
+        let head = head_of(writer.directory(), place.dataset).unwrap_or(place.dataset);
+        let of_head = log_of_head(writer, log, &format!("{head:x}"))?;
+        let place = HeadErrorPlace {
+            object: place.object,
+            level: place.level,
+            block: place.block,
+            birth: *birth,
+        };
+        writer.put(of_head, &place.to_string(), &nothing)?;
+    }
+    Ok(())
+}
+
+/// The log of this name, which is created if there is none.
+fn log_at(writer: MosWriter<'_>, name: &str) -> Result<ObjectId, PoolError> {
+    let found = writer.directory().find(name)?;
+    match found.filter(|log| !log.is_zero()) {
+        Some(log) => Ok(log),
+        None => {
+            let log = writer.create_zap(ObjectType::ErrorLog)?;
+            writer.link(name, log)?;
+            Ok(log)
+        }
+    }
+}
+
+/// The part of a log that has the errors of one head, which is created if there is none.
+fn log_of_head(writer: MosWriter<'_>, log: ObjectId, head: &str) -> Result<ObjectId, PoolError> {
+    let found = writer.directory().value_in(log, head)?;
+    match found.and_then(|value| value.as_word()) {
+        Some(zap) => Ok(ObjectId::new(zap)),
+        None => {
+            let zap = writer.create_zap(ObjectType::ErrorLog)?;
+            writer.put(log, head, &ZapValue::word(zap.get()))?;
+            Ok(zap)
+        }
+    }
+}
+
+/// The head of the file system or volume that a dataset belongs to.
+#[doc(alias = "get_head_ds")]
+fn head_of(directory: Directory<'_>, dataset: ObjectId) -> Option<ObjectId> {
+    if dataset.is_zero() {
+        return None;
+    }
+    let object = directory.object(dataset).ok()?;
+    if object.info().bonus_type != ObjectType::DslDataset {
+        return None;
+    }
+    let dataset: tarn_ondisk::dataset::Dataset = directory.bonus(dataset).ok()?;
+    let of: tarn_ondisk::dataset_dir::DatasetDirectory = directory.bonus(dataset.directory).ok()?;
+    Some(of.head_dataset)
+}
+
+/// Frees a log, with its parts. An object of another type is not an error log, whatever leads to
+/// it.
+fn free(writer: MosWriter<'_>, log: ObjectId, is_by_head: bool) -> Result<(), PoolError> {
+    let is_log = |id: ObjectId| {
+        let object = writer.directory().object(id);
+        object.is_ok_and(|object| object.object_type() == ObjectType::ErrorLog)
+    };
+    if !is_log(log) {
+        return Ok(());
+    }
+    if is_by_head {
+        for (_, value) in writer.directory().entries(log).unwrap_or_default() {
+            let part = value.as_word().map(ObjectId::new);
+            if let Some(part) = part.filter(|part| *part != log && is_log(*part)) {
+                writer.free(part)?;
+            }
+        }
+    }
+    writer.free(log)
+}
 
 /// The entries of both logs in the pool directory.
 const LOGS: [&str; 2] = [ERROR_LOG_LAST, ERROR_LOG_SCRUB];
+
+/// Number of known errors of a pool.
+///
+/// # Errors
+/// The logs cannot be read.
+pub fn error_log_count(pool: &Pool, operation: &Operation) -> Result<u64, PoolError> {
+    let is_by_head = pool.features().is_active(Feature::HeadErrlog.guid());
+    count(pool.directory(operation), is_by_head)
+}
 
 /// Number of known errors. Where they are listed by head (feature `head_errlog`), one that several
 /// datasets share counts for each.

@@ -182,7 +182,7 @@ impl Pool {
         // Later births are in logs, which all devices in use have.
         self.vdevs().end_dtls(self.uberblock().txg);
         claimed.store_in_first_group(self)?;
-        self.cancel_left_scan(operation)
+        Ok(self.load_scan(operation)?)
     }
 
     /// Writes this host into the labels.

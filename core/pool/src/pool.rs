@@ -3,12 +3,14 @@
 use crate::cloned_blocks::{CloneSums, ClonedBlockTables};
 use crate::directory::Directory;
 use crate::error::TaskError;
+use crate::error_log::FoundErrors;
 use crate::failure::Failure;
 use crate::features::PoolFeatures;
 use crate::job_queue::Jobs;
 use crate::log_holds::LogHolds;
 use crate::multihost::heartbeat::Heartbeats;
 use crate::probes::Probes;
+use crate::scan::Scans;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
 use crate::written_configuration::Written;
@@ -97,6 +99,8 @@ pub struct Pool {
     pub(crate) changed_facts: Mutex<Option<FactsChange>>,
     pub(crate) sync_threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) heartbeats: Heartbeats,
+    pub(crate) scans: Scans,
+    pub(crate) found_errors: FoundErrors,
     pub(crate) failure: Mutex<Option<Failure>>,
     pub(crate) fails_writers: AtomicBool,
     pub(crate) probes: Probes,
@@ -156,6 +160,8 @@ impl Pool {
             changed_facts: Mutex::new(CONFIGURATION, None),
             sync_threads: Mutex::new(THREADS, Vec::new()),
             heartbeats: Heartbeats::new(),
+            scans: Scans::new(),
+            found_errors: FoundErrors::new(),
             failure: Mutex::new(FAILURE, None),
             fails_writers: AtomicBool::new(false),
             probes,

@@ -17,6 +17,7 @@ use crate::config;
 use crate::deferred;
 use crate::dirty_time_logs;
 use crate::error::{PoolError, TaskError};
+use crate::error_log;
 use crate::features::SyncingFeatures;
 use crate::history_write;
 use crate::job_queue::{Closed, Taken};
@@ -65,6 +66,7 @@ impl Pool {
     /// quiescing, and one syncing.
     pub(crate) fn start_sync(self: &Arc<Self>) {
         self.begin_suspension();
+        self.begin_scans();
         let (closed, to_store) = channel::bounded(1);
         let pool = self.clone();
         let quiesce = move || {
@@ -182,6 +184,8 @@ impl Pool {
     /// No rewind goes behind this txg any more.
     fn group_stored(&self, txg: Txg) {
         self.io().note_stored(txg);
+        // No worker of a scan has a block any more whose space is released now.
+        self.io().scan_queue().wait_for_older(txg);
         self.space().txg_stored(txg);
         self.cache().groups_stored(txg);
     }
@@ -191,6 +195,8 @@ impl Pool {
     fn has_housekeeping(&self, tx: &SyncTx, operation: &Operation) -> Result<bool, PoolError> {
         let writer = self.writer(tx, operation);
         Ok(self.is_configuration_changed()
+            || self.has_scan_work()
+            || self.has_found_errors()
             || self.namespace().has_more_to_free(operation)?
             || log_space_maps::exist(writer.directory())?)
     }
@@ -257,6 +263,8 @@ impl Pool {
                 if freed.more {
                     self.txgs().kick();
                 }
+                self.sync_scan(&scope)?;
+                error_log::store(&scope)?;
                 self.record_events(&scope, &events)?;
             }
             dirty_time_logs::store(&scope)?;

@@ -93,7 +93,8 @@ pub fn create_multihost(
         (multihost::PROPERTY.to_string(), ZapValue::word(1)),
         (multihost::INTERVAL.to_string(), interval),
     ];
-    create_with(host, disks, &[], (properties, owner), operation)
+    let vdevs = disks.iter().map(|disk| new_vdev(disk)).collect();
+    create_with(host, vdevs, &[], (properties, owner), operation)
 }
 
 /// The same, with all features but these.
@@ -103,13 +104,20 @@ pub fn create_without(
     absent: &[Feature],
     operation: &Operation,
 ) -> Arc<Pool> {
+    let vdevs = disks.iter().map(|disk| new_vdev(disk)).collect();
     let owner = PoolOwner::default();
-    create_with(host, disks, absent, (Vec::new(), &owner), operation)
+    create_with(host, vdevs, absent, (Vec::new(), &owner), operation)
+}
+
+/// Creates a pool of these vdevs, with all features.
+pub fn create_of(host: &Host, vdevs: Vec<NewVdev>, operation: &Operation) -> Arc<Pool> {
+    let owner = PoolOwner::default();
+    create_with(host, vdevs, &[], (Vec::new(), &owner), operation)
 }
 
 fn create_with(
     host: &Host,
-    disks: &[&str],
+    vdevs: Vec<NewVdev>,
     absent: &[Feature],
     (properties, owner): (Vec<(String, ZapValue)>, &PoolOwner),
     operation: &Operation,
@@ -117,7 +125,7 @@ fn create_with(
     let features = Feature::ALL.iter().copied();
     let request = CreateRequest {
         name: "tank",
-        vdevs: disks.iter().map(|disk| new_vdev(disk)).collect(),
+        vdevs,
         spares: Vec::new(),
         ashift: Some(12),
         features: features

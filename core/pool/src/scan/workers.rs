@@ -1,0 +1,138 @@
+//! The threads that verify what the walk has found.
+//!
+//! # Mechanism
+//! While a scan runs a few threads take runs of neighbours from the queue of copies, and read them
+//! with the I/O class of scrubs: so a device has few of their requests at once, and those of
+//! applications find room beside them. They end with the scan, or with the pool.
+//!
+//! While devices are absent beyond what redundancy covers, nothing can be judged: a run that failed
+//! for that reason waits, and is tried again when the pool is resumed.
+
+use super::progress::is_running;
+use super::slice::place_of;
+use crate::pool::Pool;
+use std::sync::Arc;
+use std::time::Duration;
+use tarn_block::{ScanOutcome, scan::queue::Run};
+use tarn_host::background;
+use tarn_ondisk::scan::RESILVER;
+use tarn_probe::{Operation, OperationKind};
+use tarn_vdev::{Dtl, ScanPurpose};
+
+/// Most threads of a pool. A guess: more than devices of most pools keep busy.
+const THREADS_MAX: usize = 8;
+
+/// How long a run waits before it is tried again while devices are absent.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a run is tried again while the pool is not suspended: the next txg notices that
+/// devices are absent, and suspends it.
+const RETRIES_MAX: usize = 50;
+
+impl Pool {
+    /// Starts the threads of a scan, unless they run.
+    pub(super) fn start_scan_workers(&self) {
+        let pool = self.scans.pool.get().and_then(std::sync::Weak::upgrade);
+        let Some(pool) = pool else {
+            return;
+        };
+        let mut workers = self.scans.workers.lock();
+        if workers.iter().any(|worker| !worker.is_finished()) {
+            return;
+        }
+        self.io().scan_queue().reopen();
+        let tops = self.vdevs().top_levels().len();
+        let count = (2 * tops).min(self.host().processors().max(2));
+        for number in 0..count.clamp(2, THREADS_MAX) {
+            let pool = pool.clone();
+            let name = format!("tarn-scan-{number}-{}", self.name());
+            let work = move || verify_runs(&pool);
+            workers.push(self.host().spawn_background(&name, work));
+        }
+    }
+
+    /// Ends the threads of a scan. They are joined when the pool is closed.
+    pub(crate) fn stop_scan_workers(&self) {
+        self.io().scan_queue().close();
+        let workers = std::mem::take(&mut *self.scans.workers.lock());
+        self.sync_threads.lock().extend(workers);
+    }
+
+    /// Adds the outcomes of a run to the scan.
+    fn note_scanned(&self, run: &Run, outcomes: &[ScanOutcome]) {
+        let counts = self.io().scan_queue().counting(run);
+        let mut errors = Vec::new();
+        {
+            let mut progress = self.scans.progress.lock();
+            for ((item, outcome), counts) in run.items.iter().zip(outcomes).zip(counts) {
+                progress.pass.issued_bytes += item.allocated_bytes();
+                progress.found.repaired_bytes += outcome.repaired_bytes;
+                for (guid, birth) in &outcome.lacking {
+                    let lacking = progress.lacking.entry(*guid).or_insert_with(Dtl::new);
+                    lacking.add(*birth..=*birth);
+                }
+                if outcome.error.is_some() && counts {
+                    progress.found.errors += 1;
+                    errors.push((place_of(&item.mark), item.pointer.logical_birth));
+                }
+            }
+        }
+        for (place, birth) in errors {
+            self.log_error(place, birth);
+        }
+    }
+}
+
+fn verify_runs(pool: &Arc<Pool>) {
+    // It has its own rate: the sync thread's does not count.
+    background::keep_pace(None);
+    let queue = pool.io().scan_queue();
+    while let Some(run) = queue.take() {
+        let scan = pool.scans.running();
+        let purpose = match scan.filter(is_running).map(|scan| scan.function) {
+            Some(RESILVER) => ScanPurpose::Resilver,
+            _ => ScanPurpose::Scrub,
+        };
+        let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Scan);
+        let outcomes = scan_patiently(pool, &run, purpose, &operation);
+        if let Some(outcomes) = outcomes {
+            pool.note_scanned(&run, &outcomes);
+        }
+        queue.done(&run);
+        operation.finish();
+        if queue.is_done() || !queue.is_open() {
+            pool.txgs().kick();
+        }
+    }
+}
+
+/// Scans a run; while devices are absent it is tried again. None if the scan ended meanwhile.
+fn scan_patiently(
+    pool: &Pool,
+    run: &Run,
+    purpose: ScanPurpose,
+    operation: &Operation,
+) -> Option<Vec<ScanOutcome>> {
+    let mut tries = 0;
+    loop {
+        let outcomes = pool.io().scan(&run.items, purpose, operation);
+        let is_absent = |outcome: &ScanOutcome| {
+            let error = outcome.error.as_ref();
+            error.is_some_and(|error| !error.is_mismatch())
+        };
+        if !outcomes.iter().any(is_absent) || pool.vdevs().health().standing.state.is_usable() {
+            return Some(outcomes);
+        }
+        if !pool.io().scan_queue().is_open() {
+            return None;
+        }
+        if pool.failure().is_none() {
+            tries += 1;
+            pool.txgs().kick();
+        }
+        if tries > RETRIES_MAX {
+            return Some(outcomes);
+        }
+        pool.host().sleep(RETRY_INTERVAL);
+    }
+}

@@ -1,0 +1,317 @@
+//! Scrubs and resilvers of pools whose disks were damaged, or were away.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+use support::{create_of, import, machine, path};
+use tarn_dataset::ops::destroy_snapshot::DestroySnapshots;
+use tarn_dataset::ops::snapshot::TakeSnapshots;
+use tarn_host::Host;
+use tarn_host::sim::{Random, SimHost};
+use tarn_object::{NewObject, ObjectSet, TxEstimate};
+use tarn_ondisk::declare::{narrow, widen};
+use tarn_ondisk::label::DATA_START_BYTES;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::scan::{CANCELED, FINISHED, RESILVER, SCANNING, SCRUB};
+use tarn_ondisk::units::ObjectId;
+use tarn_pool::{Leaving, Mode, NewVdev, Pool, ScanChange, ScanRefusal};
+use tarn_probe::Operation;
+use tarn_vdev::{OutOfUse, VdevConfig, VdevKind};
+
+const BLOCK_BYTES: u64 = 16 << 10;
+const FILE_BLOCKS: u64 = 24;
+
+/// A vdev of this kind over these disks.
+fn vdev(kind: VdevKind, disks: &[&str]) -> NewVdev {
+    let leaves = disks.iter().map(|disk| support::new_vdev(disk).config);
+    let config = match kind {
+        VdevKind::File => leaves.last().expect("a disk"),
+        kind => {
+            let mut config = VdevConfig::new(kind, tarn_ondisk::units::Guid::ZERO);
+            config.children = leaves.collect();
+            config
+        }
+    };
+    NewVdev {
+        config,
+        is_log: false,
+    }
+}
+
+fn head(pool: &Pool, operation: &Operation) -> Arc<ObjectSet> {
+    let root = pool.namespace().view(operation).root().unwrap();
+    let head = root.head().unwrap().unwrap().id();
+    pool.namespace().head_set(head, operation).unwrap()
+}
+
+/// The contents of a file of this number.
+fn contents(number: u64, round: u64) -> Vec<u8> {
+    let mut random = Random::new(number * 1_000 + round);
+    random.bytes(narrow(FILE_BLOCKS * BLOCK_BYTES))
+}
+
+fn write_files(pool: &Pool, count: u64, operation: &Operation) -> Vec<ObjectId> {
+    let set = head(pool, operation);
+    let mut files = Vec::new();
+    for number in 0..count {
+        let tx = pool
+            .txgs()
+            .assign(&TxEstimate::default(), operation)
+            .unwrap();
+        let new = NewObject::plain(ObjectType::PlainFile, BLOCK_BYTES);
+        let file = set.allocate(&tx, new, operation).unwrap();
+        file.write(&tx, 0, &contents(number, 0), operation).unwrap();
+        files.push(file.id());
+        drop(tx);
+    }
+    pool.sync_all(operation).unwrap();
+    files
+}
+
+fn check_files(pool: &Pool, files: &[ObjectId], operation: &Operation) {
+    let set = head(pool, operation);
+    for (number, file) in files.iter().enumerate() {
+        let expected = contents(widen(number), 0);
+        let mut found = vec![0; expected.len()];
+        let file = set.object(*file, operation).unwrap();
+        file.read(0, &mut found, operation).unwrap();
+        assert!(found == expected, "file {number} has other contents");
+    }
+}
+
+fn wait_for_scan(host: &Host, pool: &Pool) {
+    for _ in 0..20_000 {
+        let status = pool.scan_status().expect("a scan was begun");
+        if !status.is_running() {
+            return;
+        }
+        host.sleep(Duration::from_millis(10));
+    }
+    panic!("the scan does not end: {:?}", pool.scan_status());
+}
+
+fn scrub(host: &Host, pool: &Pool, operation: &Operation) {
+    pool.change_scan(ScanChange::Scrub, operation)
+        .unwrap()
+        .unwrap();
+    wait_for_scan(host, pool);
+}
+
+/// Damages so many places behind the front labels of a disk.
+fn damage(machine: &SimHost, disk: &str, count: usize, random: &mut Random) {
+    let disk = machine.disk(path(disk)).unwrap();
+    // Most of the disk is empty: places near its start are more likely in use.
+    for _ in 0..count {
+        let offset = DATA_START_BYTES + random.below(24 << 20) / 512 * 512;
+        let bytes = random.bytes(512);
+        disk.poke(offset, &bytes);
+    }
+}
+
+/// Shapes, each with how many disks may be damaged.
+const SHAPES: [(VdevKind, usize, usize); 5] = [
+    (VdevKind::Mirror, 2, 1),
+    (VdevKind::Mirror, 3, 2),
+    (VdevKind::Raidz { parity: 1 }, 4, 1),
+    (VdevKind::Raidz { parity: 2 }, 5, 2),
+    (VdevKind::Raidz { parity: 3 }, 6, 3),
+];
+
+const DISKS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+fn faults() -> usize {
+    let wanted = std::env::var("TARN_SCRUB_FAULTS").ok();
+    wanted.and_then(|count| count.parse().ok()).unwrap_or(400)
+}
+
+/// The first scrub repairs; the second reads the same places and finds nothing to repair.
+#[test]
+fn a_scrub_repairs_what_redundancy_covers_and_the_next_finds_nothing() {
+    for (kind, width, damaged) in SHAPES {
+        let machine = machine(&DISKS);
+        let world = machine.clone();
+        let run = machine.run(move |host| {
+            let operation = Operation::unmeasured();
+            let disks = &DISKS[..width];
+            let pool = create_of(host, vec![vdev(kind, disks)], &operation);
+            let files = write_files(&pool, 12, &operation);
+            let mut random = Random::new(7);
+            for disk in &disks[..damaged] {
+                damage(&world, disk, faults() / damaged, &mut random);
+            }
+            scrub(host, &pool, &operation);
+            let first = pool.scan_status().unwrap();
+            assert_eq!((first.scan.function, first.scan.state), (SCRUB, FINISHED));
+            assert_eq!(first.scan.error_count, 0, "{kind:?}: {:?}", first.scan);
+            assert!(first.scan.processed_bytes > 0, "{kind:?} repaired nothing");
+            scrub(host, &pool, &operation);
+            let second = pool.scan_status().unwrap();
+            assert_eq!(second.scan.error_count, 0);
+            assert_eq!(second.scan.processed_bytes, 0, "{kind:?} repaired twice");
+            pool.cache().forget_all();
+            check_files(&pool, &files, &operation);
+            pool.close(Leaving::Exported, &operation).unwrap();
+        });
+        run.unwrap();
+    }
+}
+
+/// The disk was offline while files were written: it is resilvered, its dirty time log is empty
+/// then, and the files are read from it alone.
+#[test]
+fn a_resilver_gives_a_disk_what_it_missed_and_empties_its_dirty_time_log() {
+    for (kind, width, _) in SHAPES {
+        let machine = machine(&DISKS);
+        let run = machine.run(move |host| {
+            let operation = Operation::unmeasured();
+            let pool = create_of(host, vec![vdev(kind, &DISKS[..width])], &operation);
+            let leaf = pool.vdevs().leaves()[0].clone();
+            assert!(
+                pool.vdevs()
+                    .take_out_of_use(leaf.guid, OutOfUse::OfflineForNow)
+            );
+            let files = write_files(&pool, 12, &operation);
+            pool.vdevs().bring_online(leaf.guid);
+            assert!(!leaf.dtl().is_empty(), "it missed the files");
+            pool.request_resilver(&operation).unwrap();
+            pool.sync_all(&operation).unwrap();
+            wait_for_scan(host, &pool);
+            let status = pool.scan_status().unwrap();
+            assert_eq!(
+                (status.scan.function, status.scan.state),
+                (RESILVER, FINISHED)
+            );
+            assert_eq!(status.scan.error_count, 0);
+            assert!(status.scan.processed_bytes > 0);
+            assert!(leaf.dtl().is_empty(), "{kind:?}: {:?}", leaf.dtl());
+            scrub(host, &pool, &operation);
+            let status = pool.scan_status().unwrap();
+            assert_eq!(status.scan.function, SCRUB);
+            assert_eq!(status.scan.processed_bytes, 0, "{kind:?} was not filled");
+            if kind == VdevKind::Mirror {
+                for other in &pool.vdevs().leaves()[1..] {
+                    assert!(
+                        pool.vdevs()
+                            .take_out_of_use(other.guid, OutOfUse::OfflineForNow)
+                    );
+                }
+                pool.cache().forget_all();
+                check_files(&pool, &files, &operation);
+            }
+            pool.close(Leaving::Kept, &operation).unwrap();
+        });
+        run.unwrap();
+    }
+}
+
+#[test]
+fn damage_beyond_redundancy_is_logged_until_a_scrub_does_not_find_it() {
+    let machine = machine(&DISKS);
+    let world = machine.clone();
+    let run = machine.run(move |host| {
+        let operation = Operation::unmeasured();
+        let pool = create_of(host, vec![vdev(VdevKind::File, &["a"])], &operation);
+        let files = write_files(&pool, 4, &operation);
+        let copy = world.disk(path("a")).unwrap().keep();
+        damage(&world, "a", 3_000, &mut Random::new(3));
+        scrub(host, &pool, &operation);
+        let status = pool.scan_status().unwrap();
+        assert!(status.scan.error_count > 0, "no damage was found");
+        let known = tarn_pool::error_log_count(&pool, &operation).unwrap();
+        assert!(known > 0, "no damage is known");
+        drop(copy);
+        let set = head(&pool, &operation);
+        for file in &files {
+            let tx = pool
+                .txgs()
+                .assign(&TxEstimate::default(), &operation)
+                .unwrap();
+            let _ = set.free_object(&tx, *file, &operation);
+        }
+        pool.sync_all(&operation).unwrap();
+        scrub(host, &pool, &operation);
+        let errors = pool.scan_status().unwrap().scan.error_count;
+        let left = tarn_pool::error_log_count(&pool, &operation).unwrap();
+        assert!(left <= errors, "errors of freed blocks are still known");
+        pool.close(Leaving::Kept, &operation).unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn a_scrub_is_paused_resumed_after_an_import_and_stopped() {
+    let machine = machine(&DISKS);
+    let run = machine.run(|host| {
+        let operation = Operation::unmeasured();
+        let change = |pool: &Pool, change| pool.change_scan(change, &operation).unwrap();
+        let pool = create_of(host, vec![vdev(VdevKind::Mirror, &["a", "b"])], &operation);
+        let files = write_files(&pool, 96, &operation);
+        assert_eq!(change(&pool, ScanChange::Pause), Err(ScanRefusal::NoScan));
+        assert_eq!(change(&pool, ScanChange::Stop), Err(ScanRefusal::NoScan));
+        assert_eq!(change(&pool, ScanChange::Scrub), Ok(()));
+        assert_eq!(change(&pool, ScanChange::Pause), Ok(()));
+        assert_eq!(change(&pool, ScanChange::Pause), Err(ScanRefusal::Paused));
+        pool.close(Leaving::Exported, &operation).unwrap();
+        let pool = import(host, Mode::ReadWrite, &operation).unwrap();
+        let status = pool.scan_status().unwrap();
+        assert!(status.is_paused(), "{status:?}");
+        assert_eq!(status.scan.state, SCANNING);
+        assert_eq!(change(&pool, ScanChange::Scrub), Ok(()));
+        wait_for_scan(host, &pool);
+        let status = pool.scan_status().unwrap();
+        assert_eq!((status.scan.state, status.scan.error_count), (FINISHED, 0));
+        assert!(status.scan.examined_bytes > 0);
+        assert_eq!(change(&pool, ScanChange::Scrub), Ok(()));
+        assert_eq!(change(&pool, ScanChange::Pause), Ok(()));
+        assert_eq!(change(&pool, ScanChange::Stop), Ok(()));
+        assert_eq!(pool.scan_status().unwrap().scan.state, CANCELED);
+        check_files(&pool, &files, &operation);
+        pool.close(Leaving::Exported, &operation).unwrap();
+    });
+    run.unwrap();
+}
+
+/// Snapshots come and go while files are overwritten and a scrub runs: it ends, finds no errors,
+/// and repairs nothing.
+#[test]
+fn a_scrub_beside_snapshots_and_writes_ends_without_errors() {
+    let machine = machine(&DISKS);
+    let run = machine.run(|host| {
+        let operation = Operation::unmeasured();
+        let shape = vdev(VdevKind::Raidz { parity: 1 }, &["a", "b", "c"]);
+        let pool = create_of(host, vec![shape], &operation);
+        let files = write_files(&pool, 12, &operation);
+        let set = head(&pool, &operation);
+        for round in 0..12u64 {
+            let _ = pool.change_scan(ScanChange::Scrub, &operation).unwrap();
+            let snapshots = TakeSnapshots {
+                names: vec![format!("tank@{round}")],
+                settings: Vec::new(),
+            };
+            pool.run(snapshots, &operation).unwrap();
+            for (number, file) in files.iter().enumerate() {
+                let tx = pool
+                    .txgs()
+                    .assign(&TxEstimate::default(), &operation)
+                    .unwrap();
+                let file = set.object(*file, &operation).unwrap();
+                let bytes = contents(widen(number), round + 1);
+                file.write(&tx, 0, &bytes, &operation).unwrap();
+            }
+            if round > 2 {
+                let destroy = DestroySnapshots {
+                    names: vec![format!("tank@{}", round - 2)],
+                    defer: false,
+                };
+                pool.run(destroy, &operation).unwrap();
+            }
+        }
+        wait_for_scan(host, &pool);
+        let status = pool.scan_status().unwrap();
+        assert_eq!((status.scan.state, status.scan.error_count), (FINISHED, 0));
+        assert_eq!(status.scan.processed_bytes, 0);
+        pool.close(Leaving::Exported, &operation).unwrap();
+    });
+    run.unwrap();
+}
