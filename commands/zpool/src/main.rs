@@ -36,6 +36,7 @@ mod pools;
 mod remove;
 #[cfg(test)]
 mod samples;
+mod scrub;
 mod set;
 mod status;
 mod status_dedup;
@@ -103,8 +104,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     missing("split", usage::SPLIT),
     BLANK,
     missing("initialize", usage::INITIALIZE),
-    missing("resilver", usage::RESILVER),
-    missing("scrub", usage::SCRUB),
+    built("resilver", usage::RESILVER, scrub::resilver),
+    built("scrub", usage::SCRUB, scrub::scrub),
     missing("trim", usage::TRIM),
     BLANK,
     built("import", usage::IMPORT, import::run),
@@ -150,7 +151,7 @@ mod tests {
     fn what_is_unknown_is_a_usage_error_and_what_is_missing_an_error() {
         assert_eq!(code(&["zpool", "frobnicate"]), 2);
         assert_eq!(code(&["zpool"]), 2);
-        assert_eq!(code(&["zpool", "scrub", "tank"]), 1);
+        assert_eq!(code(&["zpool", "ddtprune", "tank"]), 1);
         assert_eq!(code(&["zpool", "--help"]), 0);
     }
 

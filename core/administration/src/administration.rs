@@ -50,6 +50,8 @@ macro_rules! for_each_operation {
             "pool/upgrade" pool_upgrade: pool::Upgrade => pool::Upgraded, "Enables all supported features.";
             "pool/history" pool_history: pool::History => pool::HistoryRecords, "Reads a pool's history.";
             "pool/sync" pool_sync: pool::Sync => Done, "Stores all dirty data.";
+            "pool/scrub" pool_scrub: pool::Scrub => pool::Scrubbed, "Begins, pauses or stops a scrub.";
+            "pool/resilver" pool_resilver: pool::Resilver => Done, "Begins a resilver anew.";
             "pool/clear" pool_clear: pool::Clear => Done, "Clears device errors and resumes a suspended pool.";
             "pool/iostat" pool_iostat: statistics::IoSample => statistics::IoSamples,
                 "Cumulative I/O counters of every vdev.";

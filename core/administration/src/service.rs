@@ -118,6 +118,14 @@ impl Administration for Administrator {
         self.command(call, |operation| self.sync(&request, operation))
     }
 
+    fn pool_scrub(&self, call: &Call, request: pool::Scrub) -> Result<pool::Scrubbed, Refusal> {
+        self.command(call, |operation| self.scrub(call, &request, operation))
+    }
+
+    fn pool_resilver(&self, call: &Call, request: pool::Resilver) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.resilver(call, &request, operation))
+    }
+
     fn pool_clear(&self, call: &Call, request: pool::Clear) -> Result<Done, Refusal> {
         self.command(call, |_| self.clear(&request))
     }

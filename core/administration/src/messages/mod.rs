@@ -15,6 +15,7 @@ pub mod dataset;
 pub mod delegation;
 mod escape;
 pub mod pool;
+pub mod scan;
 pub mod statistics;
 
 pub use escape::{escape, unescape};

@@ -2,6 +2,7 @@
 
 use super::Properties;
 use super::condition::Condition;
+pub use super::scan::{Resilver, ScanStats, Scrub, ScrubAction, Scrubbed};
 use serde::{Deserialize, Serialize};
 pub use tarn_engine::importing::requests::{Import, Imported, Search};
 use utoipa::ToSchema;
@@ -384,6 +385,9 @@ pub struct PoolDescription {
     /// The `scan:` lines, where a scan ever ran.
     #[serde(default)]
     pub scan: Option<String>,
+    /// The numbers of that scan.
+    #[serde(default)]
+    pub scan_stats: Option<ScanStats>,
     /// Other sections of the status (`remove:`, `checkpoint:`), by their word.
     #[serde(default)]
     pub sections: Vec<(String, String)>,

@@ -127,6 +127,8 @@ fn describe(
         error_count,
         suspended,
     });
+    let scan = pool.scan_status();
+    let now_s = u64::try_from(pool.host().unix_time().seconds).unwrap_or(0);
     let errors = match with_errors {
         true => errors::paths(pool, &damaged, operation),
         false => Vec::new(),
@@ -139,7 +141,8 @@ fn describe(
         txg: pool.uberblock().txg.get(),
         condition,
         root: root_status(&health),
-        scan: scan::text(pool, operation)?,
+        scan: scan.as_ref().and_then(|scan| scan::text(scan, now_s)),
+        scan_stats: scan.as_ref().and_then(scan::stats),
         sections: scan::sections(open, operation)?,
         layout: layout_of_pool(open, &health),
         error_count,

@@ -19,6 +19,7 @@ mod offline;
 mod properties;
 mod remove;
 mod scan;
+mod scrub;
 mod set;
 mod sync;
 mod upgrade;

@@ -1,0 +1,80 @@
+//! Requests and replies of `zpool scrub` and `zpool resilver`.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// `zpool scrub`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Scrub {
+    /// The pool.
+    pub name: String,
+    /// What becomes of its scrub.
+    #[serde(default)]
+    pub action: ScrubAction,
+}
+
+/// What `zpool scrub` does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScrubAction {
+    /// It begins, or is resumed.
+    #[default]
+    Start,
+    /// `-C`: it begins with the blocks born since the last one.
+    StartFromLast,
+    /// `-p`.
+    Pause,
+    /// `-s`.
+    Stop,
+}
+
+/// Reply to [`Scrub`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Scrubbed {
+    /// The pool has a checkpoint, whose state is not scrubbed.
+    #[serde(default)]
+    pub has_checkpoint: bool,
+}
+
+/// `zpool resilver`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Resilver {
+    /// The pool.
+    pub name: String,
+}
+
+/// The numbers of the last scrub or resilver of a pool, or of the one that runs.
+#[doc(alias = "pool_scan_stat_t")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScanStats {
+    /// `SCRUB` or `RESILVER`.
+    pub function: String,
+    /// `SCANNING`, `FINISHED` or `CANCELED`.
+    pub state: String,
+    /// Seconds since 1970, UTC.
+    pub start_time_s: u64,
+    /// Seconds since 1970, UTC; zero while it runs.
+    pub end_time_s: u64,
+    /// Allocated bytes of the pool when it began.
+    pub to_examine_bytes: u64,
+    /// Bytes that the walk came to.
+    pub examined_bytes: u64,
+    /// Bytes that need not be read.
+    pub skipped_bytes: u64,
+    /// Bytes repaired or resilvered.
+    pub processed_bytes: u64,
+    /// Blocks that could not be read.
+    pub errors: u64,
+    /// Bytes that the walk came to since it began or was taken over by this import.
+    pub pass_examined_bytes: u64,
+    /// When that was, in seconds since 1970, UTC.
+    pub pass_start_s: u64,
+    /// Since when it is paused, in seconds since 1970; zero if it is not.
+    pub paused_since_s: u64,
+    /// How long it was paused since `pass_start_s`, in seconds.
+    pub spent_paused_s: u64,
+    /// Bytes that were read and verified since `pass_start_s`.
+    pub pass_issued_bytes: u64,
+    /// Bytes that were read and verified.
+    pub issued_bytes: u64,
+}
