@@ -160,6 +160,7 @@ impl Pool {
                 drop(pool.close(Leaving::Kept, operation));
                 return Err(error);
             }
+            pool.resume_scan(operation);
         }
         Ok(pool)
     }

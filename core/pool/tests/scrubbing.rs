@@ -24,9 +24,9 @@ const FILE_BLOCKS: u64 = 24;
 
 /// A vdev of this kind over these disks.
 fn vdev(kind: VdevKind, disks: &[&str]) -> NewVdev {
-    let leaves = disks.iter().map(|disk| support::new_vdev(disk).config);
+    let mut leaves = disks.iter().map(|disk| support::new_vdev(disk).config);
     let config = match kind {
-        VdevKind::File => leaves.last().expect("a disk"),
+        VdevKind::File => leaves.next().expect("a disk"),
         kind => {
             let mut config = VdevConfig::new(kind, tarn_ondisk::units::Guid::ZERO);
             config.children = leaves.collect();

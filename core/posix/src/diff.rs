@@ -173,6 +173,23 @@ pub fn compare<E>(
     }
 }
 
+/// The paths of files in one state of a file system, in the order of their numbers. None for an
+/// object that is no file, or has no name.
+///
+/// # Errors
+/// It cannot be read as a file system.
+#[doc(alias = "zfs_obj_to_path")]
+pub fn paths_of(
+    set: &Arc<ObjectSet>,
+    ids: &[ObjectId],
+    operation: &Operation,
+) -> Result<Vec<Option<Vec<u8>>>, MountError> {
+    let mut names = Names::open(set, operation)?;
+    let looked = names.look_at(ids.iter().copied());
+    let path = |looked: Looked| looked.path.ok().filter(|_| !looked.is_nameless);
+    Ok(looked.into_iter().map(path).collect())
+}
+
 /// An object number whose dnode changed.
 #[derive(Debug, Clone, Copy)]
 enum Seen {

@@ -130,7 +130,7 @@ fn describe(
     let scan = pool.scan_status();
     let now_s = u64::try_from(pool.host().unix_time().seconds).unwrap_or(0);
     let errors = match with_errors {
-        true => errors::paths(pool, &damaged, operation),
+        true => errors::paths(open, &damaged, operation),
         false => Vec::new(),
     };
     Ok(PoolDescription {

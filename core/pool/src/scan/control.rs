@@ -59,6 +59,20 @@ impl Pool {
         let _ = self.scans.pool.set(Arc::downgrade(self));
     }
 
+    /// Goes on with the scan that the last import left, and begins a resilver if usable devices
+    /// miss blocks and none runs.
+    pub(crate) fn resume_scan(&self, operation: &Operation) {
+        let is_resilvering = self
+            .scans
+            .running()
+            .is_some_and(|scan| scan.function == RESILVER);
+        if !is_resilvering && self.vdevs().births_to_resilver().is_some() {
+            // A pool that is suspended already is resilvered when it is imported again.
+            drop(self.request_resilver(operation));
+        }
+        self.txgs().kick();
+    }
+
     /// Changes the scan of the pool, and waits until that is stored.
     ///
     /// # Errors

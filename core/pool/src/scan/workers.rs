@@ -17,7 +17,7 @@ use tarn_block::{ScanOutcome, scan::queue::Run};
 use tarn_host::background;
 use tarn_ondisk::scan::RESILVER;
 use tarn_probe::{Operation, OperationKind};
-use tarn_vdev::{Dtl, ScanPurpose};
+use tarn_vdev::ScanPurpose;
 
 /// Most threads of a pool. A guess: more than devices of most pools keep busy.
 const THREADS_MAX: usize = 8;
@@ -68,7 +68,7 @@ impl Pool {
                 progress.pass.issued_bytes += item.allocated_bytes();
                 progress.found.repaired_bytes += outcome.repaired_bytes;
                 for (guid, birth) in &outcome.lacking {
-                    let lacking = progress.lacking.entry(*guid).or_insert_with(Dtl::new);
+                    let lacking = progress.lacking.entry(*guid).or_default();
                     lacking.add(*birth..=*birth);
                 }
                 if outcome.error.is_some() && counts {
