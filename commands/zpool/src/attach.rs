@@ -1,9 +1,9 @@
 //! `zpool attach` and `zpool replace`.
 
 use crate::assignments::Assignments;
-use crate::pools;
+use crate::pools::{self, Found};
 use crate::vdev_grammar;
-use tarn_administration::messages::pool::{Attach, VdevKind};
+use tarn_administration::messages::pool::{Attach, VdevKind, VdevStatus};
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;
@@ -13,12 +13,16 @@ const GRAMMAR: Grammar = Grammar {
     long: &[],
 };
 
+/// How often `-w` looks whether the device is filled.
+const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// Runs `zpool attach`.
 ///
 /// # Errors
 /// What is wrong with the command line, or the refusal.
 pub fn attach(session: &Session, arguments: &[String]) -> Outcome {
-    run(session, parse(arguments, false)?)
+    let (request, waits) = parse(arguments, false)?;
+    run(session, request, waits)
 }
 
 /// Runs `zpool replace`.
@@ -26,10 +30,11 @@ pub fn attach(session: &Session, arguments: &[String]) -> Outcome {
 /// # Errors
 /// What is wrong with the command line, or the refusal.
 pub fn replace(session: &Session, arguments: &[String]) -> Outcome {
-    run(session, parse(arguments, true)?)
+    let (request, waits) = parse(arguments, true)?;
+    run(session, request, waits)
 }
 
-fn run(session: &Session, mut request: Attach) -> Outcome {
+fn run(session: &Session, mut request: Attach, waits: bool) -> Outcome {
     let client = session.connect()?;
     let found = pools::find(&client, std::slice::from_ref(&request.name), false)?;
     let Some(pool) = found.pools.into_iter().next() else {
@@ -54,11 +59,29 @@ fn run(session: &Session, mut request: Attach) -> Outcome {
     if request.properties.is_empty() {
         request.properties.extend(crate::add::chosen_ashift(&pool));
     }
+    let name = request.name.clone();
     client.pool_attach(request)?;
+    while waits && is_resilvering(&pools::find(&client, std::slice::from_ref(&name), false)?) {
+        std::thread::sleep(LOOK_INTERVAL);
+    }
     Ok(0)
 }
 
-fn parse(arguments: &[String], replaces: bool) -> Result<Attach, Failure> {
+/// Whether a device is being filled or replaced.
+#[doc(alias("ZPOOL_WAIT_RESILVER", "ZPOOL_WAIT_REPLACE"))]
+fn is_resilvering(found: &Found) -> bool {
+    fn is_replacing(vdev: &VdevStatus) -> bool {
+        vdev.kind == "replacing" || vdev.children.iter().any(is_replacing)
+    }
+    found.pools.iter().any(|pool| {
+        let scan = pool.scan.as_deref().unwrap_or_default();
+        scan.starts_with("resilver in progress") || pool.layout.iter().any(is_replacing)
+    })
+}
+
+/// Gives the request, and whether the command waits until the new device is filled (`-w`).
+fn parse(arguments: &[String], replaces: bool) -> Result<(Attach, bool), Failure> {
+    let mut waits = false;
     let mut request = Attach {
         replaces,
         ..Attach::default()
@@ -75,8 +98,8 @@ fn parse(arguments: &[String], replaces: bool) -> Result<Attach, Failure> {
                     .map_err(|_| Failure::usage(""))?,
                 Some(_) => return Err(Failure::usage("")),
             },
-            // Nothing is filled here, in whatever order, and nothing to be waited for.
-            _ => {}
+            "s" => request.sequential = true,
+            _ => waits = true,
         }
     }
     let operands = options.operands();
@@ -92,21 +115,21 @@ fn parse(arguments: &[String], replaces: bool) -> Result<Attach, Failure> {
         _ => return Err(Failure::usage("too many arguments")),
     }
     request.properties = properties.into_pairs();
-    Ok(request)
+    Ok((request, waits))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(line: &str, replaces: bool) -> Result<Attach, Failure> {
+    fn parsed(line: &str, replaces: bool) -> Result<(Attach, bool), Failure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
         parse(&words, replaces)
     }
 
     #[test]
     fn a_device_joins_another_or_takes_its_place() {
-        let request = parsed("-f -o ashift=12 tank a b", false).unwrap();
+        let (request, _) = parsed("-f -o ashift=12 tank a b", false).unwrap();
         assert_eq!(
             (&*request.name, &*request.device, &*request.new_device),
             ("tank", "a", "b")
@@ -116,7 +139,8 @@ mod tests {
             request.properties,
             [("ashift".to_string(), "12".to_string())]
         );
-        let request = parsed("-sw tank a", true).unwrap();
+        let (request, waits) = parsed("-sw tank a", true).unwrap();
+        assert!(request.sequential && waits);
         assert_eq!((&*request.device, &*request.new_device), ("a", "a"));
         assert!(request.replaces);
     }

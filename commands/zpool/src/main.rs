@@ -34,6 +34,7 @@ mod paths;
 mod planned;
 mod pools;
 mod remove;
+mod reopen;
 #[cfg(test)]
 mod samples;
 mod scrub;
@@ -96,7 +97,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("online", usage::ONLINE, offline::online),
     built("offline", usage::OFFLINE, offline::offline),
     built("clear", usage::CLEAR, clear::run),
-    missing("reopen", usage::REOPEN),
+    built("reopen", usage::REOPEN, reopen::run),
     BLANK,
     built("attach", usage::ATTACH, attach::attach),
     built("detach", usage::DETACH, detach::run),

@@ -38,6 +38,7 @@ macro_rules! for_each_operation {
             "pool/detach" pool_detach: pool::Detach => Done, "Takes a device out of its mirror.";
             "pool/offline" pool_offline: pool::Offline => pool::Switched, "Takes devices out of use.";
             "pool/online" pool_online: pool::Online => pool::Switched, "Takes devices into use again.";
+            "pool/reopen" pool_reopen: pool::Reopen => Done, "Opens devices again that were not there.";
             "pool/destroy" pool_destroy: pool::Destroy => Done, "Destroys a pool.";
             "pool/export" pool_export: pool::Export => Done, "Exports a pool.";
             "pool/find-importable" pool_find_importable: pool::FindImportable => pool::Importable,

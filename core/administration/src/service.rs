@@ -64,6 +64,10 @@ impl Administration for Administrator {
         self.command(call, |operation| self.online(call, &request, operation))
     }
 
+    fn pool_reopen(&self, call: &Call, request: pool::Reopen) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.reopen(call, &request, operation))
+    }
+
     fn pool_destroy(&self, call: &Call, request: pool::Destroy) -> Result<Done, Refusal> {
         self.command(call, |operation| self.destroy(call, &request, operation))
     }

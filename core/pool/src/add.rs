@@ -99,9 +99,15 @@ impl Pool {
         Ok(opened)
     }
 
-    /// Called when the txg is stored in which vdevs joined the pool: blocks are allocated on them
-    /// from now on.
+    /// Called when the txg is stored in which vdevs joined the pool, or grew: blocks are allocated
+    /// there from now on.
     pub(crate) fn open_joined(&self) {
+        let grown = std::mem::take(&mut *self.grown.lock());
+        for top in self.vdevs().top_levels() {
+            if grown.contains(&top.id) {
+                self.space().grow_vdev(top.id, top.asize);
+            }
+        }
         let joined = std::mem::take(&mut *self.joined.lock());
         if joined.is_empty() {
             return;

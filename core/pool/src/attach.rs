@@ -1,17 +1,24 @@
-//! `zpool attach` and `zpool replace` for log vdevs.
+//! `zpool attach` and `zpool replace`.
+//!
+//! # Mechanism
+//! One txg makes the device a member. From then on writes go to it. In a data vdev its dirty time
+//! log has all births up to the txgs that were open then, so reads prefer its siblings, and a
+//! resilver fills it. A device that replaces another joins it below a `replacing` vdev (a hot spare
+//! below a `spare` vdev), which [`replacing`](crate::replacing) dissolves after the resilver.
 //!
 //! An emptied log vdev holds nothing ([`log_devices`](crate::log_devices)), so a device that joins
 //! it, or replaces another, need not be resilvered: one txg stores the vdev with the new device,
 //! and after it blocks are allocated there again.
 //!
 //! # After a crash
-//! The pool is found with the old vdev, empty, or with the new one. In the first case the new
-//! device has a label of txg 0, so it belongs to no pool; in the second a replaced device may still
-//! have its labels, but no configuration has it.
+//! The pool is found without the new device, or with it and its dirty time log. In the first case
+//! the new device has a label of txg 0, so it belongs to no pool; in the second a replaced log
+//! device may still have its labels, but no configuration has it.
 
 use crate::config;
 use crate::create::new_guid;
 use crate::error::{ImportError, VdevChangeError};
+use crate::fill::TXGS_AT_ONCE;
 use crate::log_holds::LogHold;
 use crate::pool::Pool;
 use crate::vdev_objects;
@@ -19,12 +26,12 @@ use std::path::Path;
 use tarn_dataset::task::InternalEvent;
 use tarn_host::OpenMode;
 use tarn_ondisk::features::Feature;
-use tarn_ondisk::units::{Guid, VdevId};
+use tarn_ondisk::units::{Guid, Txg, VdevId};
 use tarn_probe::Operation;
 use tarn_vdev::labels::create_labels;
 use tarn_vdev::membership::Left;
 use tarn_vdev::sizes::{self, SectorShifts};
-use tarn_vdev::{Change, Departed, NewLeaf, VdevConfig, VdevKind, open_window};
+use tarn_vdev::{Change, NewLeaf, VdevConfig, VdevKind, open_window};
 
 /// The role of a new device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,85 +49,116 @@ impl Joining {
         }
     }
 
-    /// The top-level vdev with the new device, and the device that left it.
-    fn change(self, top: &VdevConfig, new: &VdevConfig, mirror: Guid) -> Option<Left> {
-        match self {
-            Joining::InsteadOf(old) => top.with_replaced(old, new.clone()),
-            Joining::Beside(to) => {
-                let config = top.with_attached(to, new.clone(), mirror)?;
-                // A device of no pool has no objects to free.
-                let leaf = VdevConfig::new(new.kind, Guid::ZERO);
-                let heir = None;
-                Some(Left { config, leaf, heir })
-            }
-        }
+    /// The top-level vdev with the new device, and the device that left it. `parent` is the guid of
+    /// a vdev above both devices, where there was none.
+    fn change(self, top: &VdevConfig, new: &VdevConfig, parent: Guid) -> Option<Left> {
+        let is_log = top.top_level.as_ref().is_some_and(|top| top.is_log);
+        let config = match self {
+            Joining::InsteadOf(old) if is_log => return top.with_replaced(old, new.clone()),
+            Joining::InsteadOf(old) => top.with_replacing(old, new.clone(), parent)?,
+            Joining::Beside(to) => top.with_attached(to, new.clone(), parent)?,
+        };
+        Some(Left {
+            config,
+            // A device of no pool has no objects to free.
+            leaf: VdevConfig::new(new.kind, Guid::ZERO),
+            heir: None,
+            kept_spare: None,
+        })
     }
 
     /// The text for the history.
     fn text(self, new: &VdevConfig, old: &VdevConfig) -> String {
+        let is_spare = new.is_spare;
         let path = |vdev: &VdevConfig| vdev.path.as_ref().map(ToString::to_string);
         let (new, old) = (path(new), path(old));
         let (new, old) = (new.unwrap_or_default(), old.unwrap_or_default());
         match self {
             Joining::Beside(_) => format!("attach vdev={new} to vdev={old}"),
+            Joining::InsteadOf(_) if is_spare => format!("spare in vdev={new} for vdev={old}"),
             Joining::InsteadOf(_) => format!("replace vdev={new} for vdev={old}"),
         }
     }
 
-    fn refusal(self) -> VdevChangeError {
+    fn refusal(self, is_log: bool) -> VdevChangeError {
         VdevChangeError::WrongKind {
             why: match self {
                 Joining::Beside(_) => "can only attach to mirrors and top-level disks",
-                Joining::InsteadOf(_) => "invalid target vdev",
+                Joining::InsteadOf(_) if is_log => "invalid target vdev",
+                Joining::InsteadOf(_) => {
+                    "already in replacing/spare config; wait for completion or use 'zpool detach'"
+                }
             },
         }
     }
 }
 
+/// A device that joins a vdev.
+#[derive(Debug, Clone, Copy)]
+pub struct Newcomer<'a> {
+    /// Where it is.
+    pub path: &'a str,
+    /// `-o ashift`: the sector size to take it for having, as a power of two.
+    pub ashift: Option<u32>,
+    /// The hot spare of the pool that it is.
+    pub spare: Option<&'a VdevConfig>,
+}
+
 impl Pool {
-    /// Adds a device to a log vdev, and waits until that is stored.
+    /// Adds a device to a vdev, waits until that is stored, and starts a resilver.
     ///
     /// # Errors
     /// The device cannot be used, the vdev cannot be changed like this, a log that is not replayed
     /// has a block on it, or the pool stores nothing: nothing has changed.
-    ///
-    /// # Panics
-    /// It is no log vdev.
     #[doc(alias = "spa_vdev_attach")]
-    pub fn join_log(
+    pub fn join(
         &self,
         joining: Joining,
-        path: &str,
-        ashift: Option<u32>,
+        new: Newcomer<'_>,
         operation: &Operation,
     ) -> Result<(), VdevChangeError> {
+        self.require_writable()?;
         let target = joining.target();
-        let Some(id) = self.vdevs().top_of(target) else {
-            return Err(joining.refusal());
-        };
-        let tops = self.vdevs().top_levels();
-        assert!(tops[id.index()].is_log, "only log vdevs hold nothing");
-        let mirror = new_guid(self.host());
+        let top_id = self.vdevs().top_of(target);
+        let id = top_id.ok_or_else(|| joining.refusal(false))?;
+        let parent = new_guid(self.host());
         let root = self.vdevs().config();
         let top = &root.children[id.index()];
+        let is_log = top.top_level.as_ref().is_some_and(|top| top.is_log);
         let old = top.find(target).cloned();
-        let old = old.ok_or_else(|| joining.refusal())?;
-        let new = self.new_leaf(path, ashift, &old, top)?;
-        if joining.change(top, &new, mirror).is_none() {
-            return Err(joining.refusal());
+        let old = old.ok_or_else(|| joining.refusal(is_log))?;
+        if is_log && new.spare.is_some() {
+            let why = "cannot replace a log with a spare";
+            return Err(VdevChangeError::WrongKind { why });
         }
-        let hold = self.empty_log(id, operation)?;
-        let leaf = self.label_new(joining, &new, id, mirror)?;
-        let changed = self.run_in_sync(operation, move |scope| {
+        let new = self.new_leaf(new, &old, top)?;
+        if joining.change(top, &new, parent).is_none() {
+            return Err(joining.refusal(is_log));
+        }
+        let hold = match is_log {
+            true => Some(self.empty_log(id, operation)?),
+            false => None,
+        };
+        let leaf = self.label_new(joining, &new, id, parent)?;
+        let joined = self.run_in_sync(operation, move |scope| {
             let pool = scope.pool;
             let root = pool.vdevs().config();
-            let change = joining.change(&root.children[id.index()], &new, mirror);
-            let change = change.expect("nobody else has changed the vdev");
+            let (txg, mut new) = (scope.writer.tx.txg(), new);
+            if !is_log {
+                let last = Txg::new(txg.get() + TXGS_AT_ONCE - 1);
+                leaf.leaf().add_to_dtl(Txg::INITIAL..=last);
+                new.set_resilver_txg(Some(txg));
+            }
+            // A resilver may have ended meanwhile, and changed the vdev.
+            let Some(change) = joining.change(&root.children[id.index()], &new, parent) else {
+                return Ok(Ok(None));
+            };
             let departed = pool.vdevs().reshape(Change {
                 config: change.config,
                 joining: Some(leaf),
                 heir: change.heir,
             });
+            pool.depart(departed, None);
             vdev_objects::free(scope, &change.leaf)?;
             let has_root_zap = scope.features.now().is_active(Feature::VdevZapsV2.guid());
             config::create_vdev_objects(scope.writer, pool.vdevs(), has_root_zap)?;
@@ -129,29 +167,33 @@ impl Pool {
                 dataset: None,
                 text: joining.text(&new, &old),
             });
-            Ok(Ok((departed, hold)))
+            Ok(Ok(Some(hold)))
         });
-        let (departed, _hold): (Departed, LogHold) = changed?;
-        departed.clear();
+        let joined: Option<Option<LogHold>> = joined?;
+        joined.ok_or_else(|| joining.refusal(is_log))?;
+        if !is_log {
+            self.fill_devices(operation)?;
+        }
         Ok(())
     }
 
     /// The configuration of a new device with the roles of `old`.
     fn new_leaf(
         &self,
-        path: &str,
-        ashift: Option<u32>,
+        new: Newcomer<'_>,
         old: &VdevConfig,
         top: &VdevConfig,
     ) -> Result<VdevConfig, VdevChangeError> {
-        let window = open_window(self.host(), Path::new(path), OpenMode::ReadOnly);
+        let window = open_window(self.host(), Path::new(new.path), OpenMode::ReadOnly);
         let window = window.map_err(ImportError::from)?;
         let info = window.info();
         let facts = top.top_level.as_ref().ok_or(VdevChangeError::WrongKind {
             why: "invalid target vdev",
         })?;
         let room = tarn_ondisk::label::data_size(window.size_bytes());
-        if room.is_none_or(|room| room < facts.asize) {
+        let count = top.children.len().try_into().unwrap_or(u64::MAX).max(1);
+        let least = sizes::child_size_min(top.kind, facts.asize, count);
+        if room.is_none_or(|room| room < least) {
             return Err(VdevChangeError::TooSmall);
         }
         let (kind, sectors) = match info.is_block_device {
@@ -164,14 +206,20 @@ impl Pool {
                 ),
             ),
         };
-        let shift = ashift.or_else(|| sizes::choose_ashift(&[sectors]));
+        let shift = new.ashift.or_else(|| sizes::choose_ashift(&[sectors]));
         if sectors.logical > facts.ashift || shift.is_none_or(|shift| shift > facts.ashift) {
             return Err(VdevChangeError::LargerSectors);
         }
-        let mut new = VdevConfig::new(kind, new_guid(self.host()));
-        new.path = Some(path.into());
-        new.create_txg = old.create_txg;
-        Ok(new)
+        let mut config = match new.spare {
+            Some(spare) => spare.clone(),
+            None => VdevConfig::new(kind, new_guid(self.host())),
+        };
+        config.path = Some(new.path.into());
+        config.create_txg = old.create_txg;
+        if kind == VdevKind::Disk {
+            config.whole_disk.get_or_insert(false);
+        }
+        Ok(config)
     }
 
     /// Opens a new device, and writes labels of txg 0.
@@ -188,7 +236,7 @@ impl Pool {
         let leaf = self.vdevs().open_new(new, sector_bytes);
         let leaf = leaf.map_err(ImportError::from)?;
         let change = joining.change(&root.children[id.index()], new, mirror);
-        root.children[id.index()] = change.ok_or_else(|| joining.refusal())?.config;
+        root.children[id.index()] = change.ok_or_else(|| joining.refusal(false))?.config;
         let label = self
             .facts()
             .first_label_of(&root, id.index(), new, self.txgs().open_txg());

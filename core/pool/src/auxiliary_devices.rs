@@ -1,8 +1,11 @@
 //! Hot spares and cache devices in the MOS, each kind listed in an object of its own.
 
+use crate::add::AddError;
+use crate::create::label_spares;
 use crate::error::PoolError;
 use crate::error::TaskError;
 use crate::pool::Pool;
+use crate::sync_scope::SyncScope;
 use tarn_dataset::task::InternalEvent;
 use tarn_ondisk::nvlist::{NvList, NvValue};
 use tarn_ondisk::pool_directory::{CACHE_DEVICES, SPARES};
@@ -90,20 +93,8 @@ impl Pool {
         guid: Guid,
         operation: &Operation,
     ) -> Result<(), TaskError> {
-        let removed = self.run_in_sync(operation, move |scope| {
-            let directory = scope.writer.directory();
-            let Some(id) = directory.find(object_of(kind))?.filter(|id| !id.is_zero()) else {
-                return Ok(Ok(()));
-            };
-            let stored = directory.packed_list(id)?;
-            let all = stored.optional_lists(list_of(kind)).ok().flatten();
-            let all: Vec<NvList> = all.unwrap_or(&[]).to_vec();
-            let is_it = |device: &NvList| device.optional_u64("guid") == Ok(Some(guid.get()));
-            let (gone, left): (Vec<NvList>, Vec<NvList>) = all.into_iter().partition(is_it);
-            let mut list = stored.clone();
-            list.set(list_of(kind), NvValue::Lists(left));
-            scope.writer.write_list(id, &list)?;
-            for device in gone {
+        self.run_in_sync(operation, move |scope| {
+            for device in unlist(scope, kind, guid)? {
                 let path = device.optional_text("path").ok().flatten();
                 let path = path.map(ToString::to_string).unwrap_or_default();
                 scope.context.record(InternalEvent {
@@ -113,9 +104,65 @@ impl Pool {
                 });
             }
             Ok(Ok(()))
-        });
-        removed?;
-        self.vdevs().remove_auxiliary(kind, guid);
+        })
+    }
+
+    /// Adds hot spares, and waits until that is stored. A device that is a hot spare of another pool
+    /// keeps its guid, and so its label.
+    ///
+    /// # Errors
+    /// A device cannot be labelled, or the pool could not be changed: none of them is a spare.
+    #[doc(alias = "spa_vdev_add")]
+    pub fn add_spares(&self, spares: &[VdevConfig], operation: &Operation) -> Result<(), AddError> {
+        self.require_writable()?;
+        let spares = label_spares(self.host(), self.facts().version, spares)?;
+        self.run_in_sync(operation, move |scope| {
+            let writer = scope.writer;
+            let id = match writer.directory().find(SPARES)?.filter(|id| !id.is_zero()) {
+                Some(id) => id,
+                None => {
+                    let id = writer.create_list()?;
+                    writer.write_list(id, &NvList::new())?;
+                    writer.link(SPARES, id)?;
+                    id
+                }
+            };
+            let mut list = writer.directory().packed_list(id)?;
+            let kind = AuxiliaryKind::Spare;
+            let all = list.optional_lists(list_of(kind)).ok().flatten();
+            let mut all: Vec<NvList> = all.unwrap_or(&[]).to_vec();
+            all.extend(spares.iter().map(VdevConfig::to_mos_list));
+            list.set(list_of(kind), NvValue::Lists(all));
+            writer.write_list(id, &list)?;
+            let vdevs = scope.pool.vdevs();
+            let mut devices = vdevs.auxiliary();
+            devices.spares.extend(spares);
+            vdevs.set_auxiliary(devices);
+            Ok(Ok(()))
+        })?;
         Ok(())
     }
+}
+
+/// Removes a device from the list of hot spares or cache devices in the syncing txg. Gives what the
+/// list had.
+#[doc(alias = "spa_vdev_remove_aux")]
+pub(crate) fn unlist(
+    scope: &SyncScope<'_>,
+    kind: AuxiliaryKind,
+    guid: Guid,
+) -> Result<Vec<NvList>, PoolError> {
+    scope.pool.vdevs().remove_auxiliary(kind, guid);
+    let directory = scope.writer.directory();
+    let Some(id) = directory.find(object_of(kind))?.filter(|id| !id.is_zero()) else {
+        return Ok(Vec::new());
+    };
+    let mut list = directory.packed_list(id)?;
+    let all = list.optional_lists(list_of(kind)).ok().flatten();
+    let all: Vec<NvList> = all.unwrap_or(&[]).to_vec();
+    let is_it = |device: &NvList| device.optional_u64("guid") == Ok(Some(guid.get()));
+    let (gone, left): (Vec<NvList>, Vec<NvList>) = all.into_iter().partition(is_it);
+    list.set(list_of(kind), NvValue::Lists(left));
+    scope.writer.write_list(id, &list)?;
+    Ok(gone)
 }

@@ -210,7 +210,7 @@ impl Pool {
         let vdevs = VdevTree::open(host, &root, &OpenOptions::new_pool())?;
         let facts = first_facts(&request, guid);
         write_first_labels(&vdevs, &facts, txg)?;
-        let spares = label_spares(host, &request.spares)?;
+        let spares = label_spares(host, VERSION_FEATURES, &request.spares)?;
         let pool = assemble(host, cache, &request, &spares, vdevs, facts, operation)?;
         pool.follow_multihost(operation)?;
         pool.start_sync();
@@ -266,8 +266,13 @@ pub(crate) fn write_first_label(
     Ok(())
 }
 
-/// Gives hot spares their guids and their labels.
-fn label_spares(host: &Host, spares: &[VdevConfig]) -> Result<Vec<VdevConfig>, ImportError> {
+/// Gives hot spares their guids and their labels. A device that is a hot spare already keeps both:
+/// pools share it.
+pub(crate) fn label_spares(
+    host: &Host,
+    version: u64,
+    spares: &[VdevConfig],
+) -> Result<Vec<VdevConfig>, ImportError> {
     let mut labelled = Vec::new();
     for spare in spares {
         let mut spare = spare.clone();
@@ -275,13 +280,22 @@ fn label_spares(host: &Host, spares: &[VdevConfig]) -> Result<Vec<VdevConfig>, I
         spare.is_spare = true;
         let path = spare.path.as_ref().map(ToString::to_string);
         let path = path.unwrap_or_default();
-        let mode = tarn_host::OpenMode::ReadWriteExclusive;
-        let window = tarn_vdev::open_window(host, std::path::Path::new(&path), mode)?;
+        let open = |mode| tarn_vdev::open_window(host, std::path::Path::new(&path), mode);
+        let window = open(tarn_host::OpenMode::ReadOnly)?;
         if window.info().is_block_device {
             spare.kind = VdevKind::Disk;
             spare.whole_disk = Some(false);
         }
-        create_labels(&window, &spare_label(VERSION_FEATURES, &spare))?;
+        match tarn_vdev::in_use::labelled_use(&window) {
+            Some(found) if found.state == PoolState::Spare || found.is_spare => {
+                spare.guid = found.guid;
+            }
+            _ => {
+                drop(window);
+                let window = open(tarn_host::OpenMode::ReadWriteExclusive)?;
+                create_labels(&window, &spare_label(version, &spare))?;
+            }
+        }
         labelled.push(spare);
     }
     Ok(labelled)

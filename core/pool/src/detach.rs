@@ -1,97 +1,138 @@
-//! `zpool detach`: removes a device from a mirror.
+//! `zpool detach`: removes a device from a `mirror`, `replacing` or `spare` vdev.
 //!
-//! In a data mirror another device must be complete: in use, with an empty dirty time log. A log
-//! vdev is emptied first, and then any other working device suffices.
+//! # Mechanism
+//! In a data vdev the other devices must have all its blocks, by their dirty time logs. A log vdev
+//! is emptied first, and then any other working device suffices. The new device of a `replacing`
+//! vdev can leave, which cancels the replacement, and so can the old one. A hot spare that leaves is
+//! an idle spare again; it belongs to the vdev for good when the device that it stood in for
+//! leaves.
 //!
 //! # After a crash
 //! The pool is found with the device or without it; in the second case the device may still have
 //! its labels.
 
-use crate::error::VdevChangeError;
+use crate::auxiliary_devices;
+use crate::error::{PoolError, VdevChangeError};
+use crate::expand::expand_automatically;
 use crate::log_holds::LogHold;
 use crate::pool::Pool;
+use crate::sync_scope::SyncScope;
 use crate::vdev_objects;
 use tarn_dataset::task::InternalEvent;
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Guid;
 use tarn_probe::Operation;
-use tarn_vdev::{Change, Departed, Leaf, VdevConfig};
+use tarn_vdev::label_config::spare_label;
+use tarn_vdev::{AuxiliaryKind, Change, Departed, Needed};
 
 /// The refusal for a device without copies.
 const NOT_A_MIRROR: VdevChangeError = VdevChangeError::WrongKind {
     why: "only applicable to mirror and replacing vdevs",
 };
 
+/// A device that left the pool in the syncing txg. Its labels are cleared when that is stored.
+#[derive(Debug)]
+pub(crate) struct Leaver {
+    device: Departed,
+    /// The label of a hot spare that is idle from then on.
+    spare: Option<NvList>,
+}
+
 impl Pool {
-    /// Removes a device from its mirror, and waits until that is stored.
+    /// Removes a device from its mirror, and waits until that is stored. Gives the guid of the hot
+    /// spare that replaced the device for good, as lists of spares have it.
     ///
     /// # Errors
-    /// The device has no copies, no other device is complete, or the pool stores nothing: the
-    /// device stays.
+    /// The device has no copies, the other devices do not have all its blocks, or the pool stores
+    /// nothing: the device stays.
     #[doc(alias = "spa_vdev_detach")]
-    pub fn detach(&self, guid: Guid, operation: &Operation) -> Result<(), VdevChangeError> {
+    pub fn detach(
+        &self,
+        guid: Guid,
+        operation: &Operation,
+    ) -> Result<Option<Guid>, VdevChangeError> {
         self.require_writable()?;
         let id = self.vdevs().top_of(guid).ok_or(NOT_A_MIRROR)?;
         let root = self.vdevs().config();
         let top = &root.children[id.index()];
         let is_log = top.top_level.as_ref().is_some_and(|top| top.is_log);
         top.without(guid).ok_or(NOT_A_MIRROR)?;
-        self.require_replicas(top, guid, is_log)?;
-        let hold = match is_log {
-            true => Some(self.empty_log(id, operation)?),
-            false => None,
-        };
-        let detached = self.run_in_sync(operation, move |scope| {
-            let pool = scope.pool;
-            let root = pool.vdevs().config();
-            let top = &root.children[id.index()];
-            let Some(change) = top.without(guid) else {
-                return Ok(Ok(None));
-            };
-            let reshaped = Change {
-                config: change.config,
-                joining: None,
-                heir: change.heir,
-            };
-            let departed = pool.vdevs().reshape_if(reshaped, is_enough(is_log));
-            let Some(departed) = departed else {
-                return Ok(Ok(None));
-            };
-            vdev_objects::free(scope, &change.leaf)?;
-            let path = change.leaf.path.as_ref().map(ToString::to_string);
-            scope.context.record(InternalEvent {
-                name: "detach",
-                dataset: None,
-                text: format!("vdev={}", path.as_deref().unwrap_or("none")),
-            });
-            Ok(Ok(Some((departed, hold))))
-        });
-        let detached: Option<(Departed, Option<LogHold>)> = detached?;
-        let (departed, _hold) = detached.ok_or(VdevChangeError::NoReplicas)?;
-        departed.clear();
-        Ok(())
-    }
-
-    /// Refuses if no other device has all data of this one.
-    #[doc(alias = "vdev_dtl_required")]
-    fn require_replicas(
-        &self,
-        top: &VdevConfig,
-        guid: Guid,
-        is_log: bool,
-    ) -> Result<(), VdevChangeError> {
         let others = top.leaves().into_iter().filter(|leaf| leaf.guid != guid);
         let mut others = others.filter_map(|leaf| self.vdevs().leaf(leaf.guid));
-        match others.any(|leaf| is_enough(is_log)(&leaf)) {
-            true => Ok(()),
-            false => Err(VdevChangeError::NoReplicas),
+        let is_needed = match is_log {
+            true => !others.any(|leaf| leaf.is_usable()),
+            false => self.vdevs().is_required(guid),
+        };
+        if is_needed {
+            return Err(VdevChangeError::NoReplicas);
+        }
+        let (hold, needed) = match is_log {
+            true => (Some(self.empty_log(id, operation)?), Needed::UsableDevice),
+            false => (None, Needed::AllBlocks),
+        };
+        let detached = self.run_in_sync(operation, move |scope| {
+            let kept_spare = take_out(scope, guid, needed)?;
+            if kept_spare.is_some() {
+                expand_automatically(scope)?;
+            }
+            Ok(Ok(kept_spare.map(|kept_spare| (kept_spare, hold))))
+        });
+        let detached: Option<(Option<Guid>, Option<LogHold>)> = detached?;
+        let (kept_spare, _hold) = detached.ok_or(VdevChangeError::NoReplicas)?;
+        Ok(kept_spare)
+    }
+
+    /// Clears the labels of a device when the syncing txg is stored, or makes it an idle hot spare.
+    pub(crate) fn depart(&self, device: Departed, spare: Option<NvList>) {
+        self.departed.lock().push(Leaver { device, spare });
+    }
+
+    /// Called when the txg is stored in which devices left the pool.
+    pub(crate) fn clear_departed(&self) {
+        let departed = std::mem::take(&mut *self.departed.lock());
+        for Leaver { device, spare } in departed {
+            device.clear(spare.as_ref());
         }
     }
 }
 
-/// Whether a device may be the only one left.
-fn is_enough(is_log: bool) -> impl Fn(&Leaf) -> bool {
-    move |leaf| match is_log {
-        true => leaf.is_usable(),
-        false => leaf.is_whole(),
+/// Removes a device from its vdev in the syncing txg, if what is needed stays. Gives the hot spare
+/// that belongs to the vdev for good from then on; none and no change where the device cannot
+/// leave.
+pub(crate) fn take_out(
+    scope: &SyncScope<'_>,
+    guid: Guid,
+    needed: Needed,
+) -> Result<Option<Option<Guid>>, PoolError> {
+    let pool = scope.pool;
+    let root = pool.vdevs().config();
+    let Some(id) = pool.vdevs().top_of(guid) else {
+        return Ok(None);
+    };
+    let Some(change) = root.children[id.index()].without(guid) else {
+        return Ok(None);
+    };
+    let reshaped = Change {
+        config: change.config,
+        joining: None,
+        heir: change.heir,
+    };
+    let Some(departed) = pool.vdevs().reshape_if(reshaped, needed) else {
+        return Ok(None);
+    };
+    let leaf = &change.leaf;
+    let version = pool.facts().version;
+    pool.depart(departed, leaf.is_spare.then(|| spare_label(version, leaf)));
+    pool.saved_dtls.lock().remove(&guid);
+    vdev_objects::free(scope, leaf)?;
+    if let Some(kept) = change.kept_spare {
+        auxiliary_devices::unlist(scope, AuxiliaryKind::Spare, kept)?;
     }
+    let path = leaf.path.as_ref().map(ToString::to_string);
+    scope.context.record(InternalEvent {
+        name: "detach",
+        dataset: None,
+        text: format!("vdev={}", path.as_deref().unwrap_or("none")),
+    });
+    Ok(Some(change.kept_spare))
 }

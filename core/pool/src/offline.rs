@@ -1,8 +1,10 @@
-//! `zpool offline` and `zpool online` of log devices.
+//! `zpool offline` and `zpool online`.
+//!
+//! A device of a data vdev goes offline only while the other devices have all its blocks. Its dirty
+//! time log grows meanwhile, and a resilver fills it when it is back.
 //!
 //! A log vdev is emptied first ([`log_devices`](crate::log_devices)), so that a device misses
-//! nothing when it comes back. When none of its devices is in use, logs take blocks elsewhere. A
-//! data device would have to be resilvered when it comes back, which is not built.
+//! nothing when it comes back. When none of its devices is in use, logs take blocks elsewhere.
 
 use crate::error::VdevChangeError;
 use crate::pool::Pool;
@@ -11,51 +13,80 @@ use tarn_probe::Operation;
 use tarn_vdev::{OutOfUse, Standing};
 
 impl Pool {
-    /// Takes a log device offline, and waits until that is stored.
+    /// Takes a device out of use, and waits until that is stored.
     ///
     /// # Errors
-    /// A log that is not replayed has a block on it, or the pool stores nothing: it stays online.
-    ///
-    /// # Panics
-    /// It is not in a log vdev.
+    /// The other devices do not have all its blocks, a log that is not replayed has a block on it,
+    /// or the pool stores nothing: it stays online.
     #[doc(alias("vdev_offline", "vdev_fault"))]
-    pub fn take_log_out(
+    pub fn take_out_of_use(
         &self,
         guid: Guid,
         how: OutOfUse,
         operation: &Operation,
     ) -> Result<(), VdevChangeError> {
-        let _hold = self.empty_log(self.log_with(guid), operation)?;
-        self.vdevs().take_out_of_use(guid, how);
+        self.require_writable()?;
+        let log = self.log_with(guid);
+        let _hold = match log {
+            Some(log) => Some(self.empty_log(log, operation)?),
+            None => None,
+        };
+        if !self.vdevs().take_out_of_use(guid, how) {
+            return Err(VdevChangeError::NoReplicas);
+        }
         Ok(self.sync_all(operation)?)
     }
 
-    /// Brings a log device online, and waits until that is stored. Returns its state.
+    /// Brings a device online, waits until that is stored, and starts a resilver of what it missed.
+    /// Returns its state.
     ///
     /// # Errors
     /// A log that is not replayed has a block on the vdev, or the pool stores nothing.
-    ///
-    /// # Panics
-    /// It is not in a log vdev.
     #[doc(alias = "vdev_online")]
-    pub fn bring_log_back(
+    pub fn bring_online(
         &self,
         guid: Guid,
         operation: &Operation,
     ) -> Result<Standing, VdevChangeError> {
-        let _hold = self.empty_log(self.log_with(guid), operation)?;
+        self.require_writable()?;
+        let Some(log) = self.log_with(guid) else {
+            let standing = self.vdevs().bring_online(guid);
+            self.sync_all(operation)?;
+            self.fill_devices(operation)?;
+            return Ok(standing.unwrap_or(Standing::ONLINE));
+        };
+        let _hold = self.empty_log(log, operation)?;
         let standing = self.vdevs().bring_back_empty(guid);
         // Until the labels have the new state, an import does not look for log blocks there.
         self.sync_all(operation)?;
         Ok(standing)
     }
 
-    /// The log vdev of a device.
-    fn log_with(&self, guid: Guid) -> tarn_ondisk::units::VdevId {
+    /// Opens the devices again that were not there, and takes those out of use that are gone:
+    /// `zpool reopen`. A resilver of what was missed starts, if `resilvers`.
+    ///
+    /// # Errors
+    /// The pool stores nothing.
+    #[doc(alias = "spa_vdev_state_enter")]
+    pub fn reopen_devices(
+        &self,
+        resilvers: bool,
+        operation: &Operation,
+    ) -> Result<(), VdevChangeError> {
+        self.require_writable()?;
+        let back = self.vdevs().reopen_all();
+        self.sync_all(operation)?;
+        if resilvers && !back.is_empty() {
+            self.fill_devices(operation)?;
+        }
+        Ok(())
+    }
+
+    /// The log vdev of a device, if it is in one.
+    fn log_with(&self, guid: Guid) -> Option<tarn_ondisk::units::VdevId> {
         let id = self.vdevs().top_of(guid);
         let tops = self.vdevs().top_levels();
         let is_log = |top: &&tarn_vdev::TopLevel| Some(top.id) == id && top.is_log;
-        let top = tops.iter().find(is_log);
-        top.expect("only devices of log vdevs miss nothing").id
+        tops.iter().find(is_log).map(|top| top.id)
     }
 }

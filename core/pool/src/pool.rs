@@ -1,6 +1,7 @@
 //! An open pool: the state that all its users share.
 
 use crate::cloned_blocks::{CloneSums, ClonedBlockTables};
+use crate::detach::Leaver;
 use crate::directory::Directory;
 use crate::error::TaskError;
 use crate::error_log::FoundErrors;
@@ -92,6 +93,10 @@ pub struct Pool {
     pub(crate) claimed_logs: Mutex<Vec<String>>,
     /// Vdevs that join the pool in the syncing txg.
     pub(crate) joined: Mutex<Vec<VdevId>>,
+    /// Vdevs that grow in the syncing txg.
+    pub(crate) grown: Mutex<Vec<VdevId>>,
+    /// Devices that leave the pool in the syncing txg.
+    pub(crate) departed: Mutex<Vec<Leaver>>,
     pub(crate) jobs: Jobs,
     pub(crate) configuration: Mutex<Written>,
     /// The dirty time log of each leaf in the MOS.
@@ -154,6 +159,8 @@ impl Pool {
             given_up_logs: Mutex::new(CONFIGURATION, Vec::new()),
             claimed_logs: Mutex::new(CONFIGURATION, Vec::new()),
             joined: Mutex::new(CONFIGURATION, Vec::new()),
+            grown: Mutex::new(CONFIGURATION, Vec::new()),
+            departed: Mutex::new(CONFIGURATION, Vec::new()),
             jobs: Jobs::new(),
             configuration: Mutex::new(CONFIGURATION, Written::NEVER),
             saved_dtls: Mutex::new(CONFIGURATION, BTreeMap::new()),

@@ -15,7 +15,6 @@ use crate::vdev_objects;
 use tarn_dataset::task::InternalEvent;
 use tarn_ondisk::units::VdevId;
 use tarn_probe::Operation;
-use tarn_vdev::Departed;
 
 impl Pool {
     /// Removes a log vdev, and waits until that is stored.
@@ -55,10 +54,10 @@ impl Pool {
                     path.as_deref().unwrap_or("-")
                 ),
             });
-            Ok(Ok((departed, hold)))
+            pool.depart(departed, None);
+            Ok(Ok(hold))
         });
-        let (departed, _hold): (Departed, LogHold) = removed?;
-        departed.clear();
+        let _hold: LogHold = removed?;
         Ok(())
     }
 }

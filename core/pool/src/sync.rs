@@ -167,6 +167,7 @@ impl Pool {
         }
         self.group_stored(tx.txg());
         self.open_joined();
+        self.clear_departed();
         *self.stored.lock() = StoredState {
             uberblock,
             features,

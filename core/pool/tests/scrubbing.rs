@@ -17,7 +17,7 @@ use tarn_ondisk::scan::{CANCELED, FINISHED, RESILVER, SCANNING, SCRUB};
 use tarn_ondisk::units::ObjectId;
 use tarn_pool::{Leaving, Mode, NewVdev, Pool, ScanChange, ScanRefusal};
 use tarn_probe::Operation;
-use tarn_vdev::{OutOfUse, VdevConfig, VdevKind};
+use tarn_vdev::{ExpectedLabels, OutOfUse, VdevConfig, VdevKind};
 
 const BLOCK_BYTES: u64 = 16 << 10;
 const FILE_BLOCKS: u64 = 24;
@@ -172,7 +172,8 @@ fn a_resilver_gives_a_disk_what_it_missed_and_empties_its_dirty_time_log() {
                     .take_out_of_use(leaf.guid, OutOfUse::OfflineForNow)
             );
             let files = write_files(&pool, 12, &operation);
-            pool.vdevs().bring_online(leaf.guid);
+            let labels = ExpectedLabels::OfPool(pool.facts().guid);
+            pool.vdevs().bring_online(leaf.guid, labels);
             assert!(!leaf.dtl().is_empty(), "it missed the files");
             pool.request_resilver(&operation).unwrap();
             pool.sync_all(&operation).unwrap();

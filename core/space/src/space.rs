@@ -90,6 +90,15 @@ impl Space {
         self.state.lock().add_vdev(vdev, geometry, metaslabs);
     }
 
+    /// Adds the metaslabs for which a top-level vdev has grown. They have never been allocated from.
+    ///
+    /// # Panics
+    /// When there is no such vdev, or its metaslabs have another size.
+    #[doc(alias = "vdev_metaslab_init")]
+    pub fn grow_vdev(&self, vdev: VdevId, size: AllocatedSize) {
+        self.state.lock().grow_vdev(vdev, size);
+    }
+
     /// Forgets a top-level vdev, and everything that was to be stored of it.
     pub fn remove_vdev(&self, vdev: VdevId) {
         self.state.lock().remove_vdev(vdev);

@@ -149,12 +149,7 @@ impl State {
             .map(|index| {
                 let start = as_number(index) << geometry.metaslab_shift;
                 let whole = Range::new(VdevOffset::new(start), AllocatedSize::new(size));
-                let summary = known.remove(&index).unwrap_or(MetaslabSummary {
-                    index: as_number(index),
-                    map: StoredMap::Absent,
-                    allocated: AllocatedSize::ZERO,
-                    histogram: None,
-                });
+                let summary = known.remove(&index).unwrap_or_else(|| untouched(index));
                 Metaslab::new(whole, sector, summary)
             })
             .collect();
@@ -171,6 +166,23 @@ impl State {
             self.rotors.entry(group.class).or_default().join(vdev);
         }
         self.vdevs.insert(vdev, space);
+    }
+
+    pub(crate) fn grow_vdev(&mut self, vdev: VdevId, size: AllocatedSize) {
+        let space = self.vdevs.get_mut(&vdev);
+        let space = space.expect("a vdev that grows was added");
+        let shift = space.geometry.metaslab_shift;
+        let (metaslab, sector) = (1_u64 << shift, 1_u64 << space.geometry.ashift);
+        assert!(size >= space.geometry.size, "a vdev does not shrink");
+        space.geometry.size = size;
+        for index in space.metaslabs.len()..as_index(size.get() >> shift) {
+            let start = VdevOffset::new(as_number(index) << shift);
+            let whole = Range::new(start, AllocatedSize::new(metaslab));
+            let new = Metaslab::new(whole, sector, untouched(index));
+            space.metaslabs.push(new);
+            // The embedded log keeps the metaslab that it has.
+            space.group_of.push(0);
+        }
     }
 
     pub(crate) fn remove_vdev(&mut self, vdev: VdevId) {
@@ -711,5 +723,15 @@ impl VdevSpace {
             }
         }
         sum
+    }
+}
+
+/// A metaslab that has never been allocated from.
+fn untouched(index: usize) -> MetaslabSummary {
+    MetaslabSummary {
+        index: as_number(index),
+        map: StoredMap::Absent,
+        allocated: AllocatedSize::ZERO,
+        histogram: None,
     }
 }

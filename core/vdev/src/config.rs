@@ -279,6 +279,12 @@ const ONLY_IN_MOS: &[&str] = &[
 /// was a birth, it was 1: all births.
 const UNSAVED_DTL: &str = "tarn:missed_writes";
 
+/// The pair with the txg in which a device joined that is not resilvered yet.
+const RESILVER_TXG: &str = "resilver_txg";
+
+/// The pair of a device whose siblings below a `spare` vdev are not needed once it is whole.
+const UNSPARE: &str = "unspare";
+
 impl VdevConfig {
     /// A new vdev of this kind, with its guid and nothing else.
     pub fn new(kind: VdevKind, guid: Guid) -> VdevConfig {
@@ -370,6 +376,40 @@ impl VdevConfig {
     pub fn set_other(&mut self, name: &str, value: impl Into<NvValue>) {
         self.other.retain(|(other, _)| *other != name);
         self.other.push((Text::from(name), value.into()));
+    }
+
+    /// The txg in which a device joined that has not been resilvered since: a resilver that began
+    /// before it fills the device only in part.
+    #[doc(alias = "ZPOOL_CONFIG_RESILVER_TXG")]
+    pub fn resilver_txg(&self) -> Option<Txg> {
+        let pair = self.other.iter().find(|(name, _)| *name == RESILVER_TXG);
+        pair.and_then(|(_, value)| match value {
+            NvValue::Uint64(txg) => Some(Txg::from(*txg)),
+            _ => None,
+        })
+    }
+
+    /// Sets the txg in which a device joined that is not resilvered yet.
+    pub fn set_resilver_txg(&mut self, txg: Option<Txg>) {
+        match txg {
+            Some(txg) => self.set_other(RESILVER_TXG, txg.get()),
+            None => self.other.retain(|(name, _)| *name != RESILVER_TXG),
+        }
+    }
+
+    /// Whether the siblings of this device below a `spare` vdev are detached when it is whole.
+    #[doc(alias = "vdev_unspare")]
+    pub fn is_unspare(&self) -> bool {
+        let pair = self.other.iter().find(|(name, _)| *name == UNSPARE);
+        pair.is_some_and(|(_, value)| *value != NvValue::Uint64(0))
+    }
+
+    /// Sets whether the siblings of this device below a `spare` vdev are detached when it is whole.
+    pub fn set_unspare(&mut self, is_unspare: bool) {
+        match is_unspare {
+            true => self.set_other(UNSPARE, 1u64),
+            false => self.other.retain(|(name, _)| *name != UNSPARE),
+        }
     }
 
     /// The first birth in the device's dirty time log that the MOS may not have.

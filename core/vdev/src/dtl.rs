@@ -71,6 +71,42 @@ impl Dtl {
         })
     }
 
+    /// The log of a device that lacks every block.
+    pub fn all() -> Dtl {
+        let mut all = Dtl::new();
+        all.add(Txg::ZERO..=Txg::MAX);
+        all
+    }
+
+    /// The births that both logs have: of the blocks that two copies lack.
+    #[must_use]
+    pub fn intersection(&self, other: &Dtl) -> Dtl {
+        let mut both = self.clone();
+        let mut next = Some(Txg::ZERO);
+        for births in other.ranges() {
+            if let Some(first) = next.filter(|first| first < births.start()) {
+                both.remove(first..=Txg::new(births.start().get() - 1));
+            }
+            next = births.end().get().checked_add(1).map(Txg::new);
+        }
+        if let Some(first) = next {
+            both.remove(first..=Txg::MAX);
+        }
+        both
+    }
+
+    /// Whether any birth is in more than `limit` of these logs: of the columns of a RAID-Z with
+    /// `limit` parities, then a block of this birth cannot be rebuilt.
+    #[doc(alias("vdev_dtl_reassess", "DTL_OUTAGE"))]
+    pub fn exceed(logs: &[Dtl], limit: usize) -> bool {
+        let ranges = || logs.iter().flat_map(Dtl::ranges);
+        // The number of logs with a birth is largest at the start of a range.
+        ranges().any(|births| {
+            let with_birth = logs.iter().filter(|log| log.contains(*births.start()));
+            with_birth.count() > limit
+        })
+    }
+
     /// Its ranges, in order.
     pub fn ranges(&self) -> impl Iterator<Item = RangeInclusive<Txg>> + '_ {
         let range = |(first, last): (&u64, &u64)| Txg::new(*first)..=Txg::new(*last);
@@ -200,6 +236,24 @@ mod tests {
     }
 
     proptest! {
+        /// The same as sets of numbers.
+        #[test]
+        fn logs_are_intersected_and_counted_as_sets(
+            ranges in prop::collection::vec((0usize..3, 0u64..40, 0u64..12), 0..12),
+            limit in 0usize..3
+        ) {
+            let mut logs = vec![Dtl::new(); 3];
+            for (log, first, more) in ranges {
+                logs[log].add(txgs(first, first + more));
+            }
+            let sets: Vec<BTreeSet<u64>> = logs.iter().map(all).collect();
+            let both = logs[0].intersection(&logs[1]);
+            prop_assert_eq!(all(&both), &sets[0] & &sets[1]);
+            prop_assert_eq!(logs[0].intersection(&Dtl::all()), logs[0].clone());
+            let count = |txg: u64| sets.iter().filter(|set| set.contains(&txg)).count();
+            prop_assert_eq!(Dtl::exceed(&logs, limit), (0..80).any(|txg| count(txg) > limit));
+        }
+
         /// The same as a set of numbers.
         #[test]
         fn a_log_is_a_set_of_txgs(

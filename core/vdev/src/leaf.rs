@@ -316,6 +316,15 @@ impl Leaf {
         open_window(host, path, mode)
     }
 
+    /// Whether its path still leads to the device that is open.
+    pub(crate) fn is_at_path(&self, host: &Host) -> bool {
+        let Some(window) = self.window() else {
+            return false;
+        };
+        let found = self.open_window(host, OpenMode::ReadOnly);
+        found.is_ok_and(|found| found.info().identity == window.info().identity)
+    }
+
     /// The device, if it can be used.
     pub fn window(&self) -> Option<Window> {
         let state = self.state.read();
@@ -466,6 +475,16 @@ impl Leaf {
     fn set_window(&self, window: Window, standing: Standing) {
         let mut state = self.state.write();
         state.window = Some(window);
+        state.standing = standing;
+    }
+
+    /// Takes over the open device of another leaf of the same guid, or why it is not usable.
+    pub(crate) fn adopt(&self, opened: &Leaf) {
+        assert_eq!(self.guid, opened.guid, "it is the same device");
+        let (window, standing) = (opened.window(), opened.standing());
+        self.has_failed.store(false, Ordering::Relaxed);
+        let mut state = self.state.write();
+        state.window = window;
         state.standing = standing;
     }
 
@@ -648,6 +667,21 @@ impl Leaf {
     /// Closes the device. Later requests fail.
     pub(crate) fn close(&self) {
         self.set_standing(not_open());
+    }
+
+    /// Takes over the room that its device has gained since it was opened. In the image of a whole
+    /// disk the partition stays as it is.
+    pub(crate) fn grow(&self) {
+        let size_now = self.window().and_then(|window| {
+            let is_whole = window.start_bytes == 0;
+            is_whole
+                .then(|| window.device.size_bytes_now().ok())
+                .flatten()
+        });
+        let mut state = self.state.write();
+        if let (Some(window), Some(size)) = (&mut state.window, size_now) {
+            window.size_bytes = window.size_bytes.max(size);
+        }
     }
 
     /// Its size without labels and boot area.

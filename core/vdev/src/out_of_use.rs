@@ -7,12 +7,13 @@
 //!
 //! `zpool offline -t` is not stored.
 
-use crate::config::StoredCondition;
+use crate::config::{StoredCondition, VdevKind};
 use crate::dtl::Dtl;
 use crate::health::{Reason, Standing, VdevState};
 use crate::leaf::Leaf;
 use crate::top::TopVdev;
 use crate::tree::VdevTree;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tarn_ondisk::units::{Guid, Txg, VdevId};
 
@@ -167,21 +168,84 @@ impl VdevTree {
     }
 
     /// Opens a device again that was offline or failed: `zpool online`, `zpool clear`. It keeps its
-    /// dirty time log until it is resilvered.
+    /// dirty time log until it is resilvered. Gives its standing: unavailable if it cannot be
+    /// opened, or its labels are those of another device.
+    #[doc(alias("vdev_online", "vdev_reopen"))]
     pub fn bring_online(&self, guid: Guid) -> Option<Standing> {
+        let top = self.top(self.top_of(guid)?)?;
         let leaf = self.leaf(guid)?;
+        self.set_offline_in_config(guid, false);
+        leaf.set_lasting(true);
         if leaf.is_usable() {
             return Some(leaf.standing());
         }
-        self.set_offline_in_config(guid, false);
         let mut config = self.state.read().root.find(guid)?.clone();
         config.condition = StoredCondition::default();
         let next = self.next_txg();
-        leaf.end_dtl(next);
+        // Without an end since the import. A later birth of a write under way stays in the log.
+        if leaf.misses(Txg::MAX) {
+            leaf.end_dtl(next);
+        }
         leaf.add_to_dtl(next..=next);
-        leaf.open(&self.host, &config, self.mode);
-        self.note_change();
+        // Nothing is read or written there before its labels are checked.
+        let opened = Leaf::new(&config, top.sector_bytes());
+        opened.open(&self.host, &config, self.mode);
+        top.check_label(&opened, self.config().guid);
+        top.check_size(&opened);
+        leaf.adopt(&opened);
+        self.change_config(|root| {
+            root.change_each(&mut |vdev| {
+                if vdev.guid == guid {
+                    vdev.condition.removed = false;
+                    vdev.not_present = false;
+                }
+            });
+        });
         Some(leaf.standing())
+    }
+
+    /// Has the hot spares of a device leave when it is whole: it came back.
+    #[doc(alias("vdev_unspare", "ZFS_ONLINE_UNSPARE"))]
+    pub fn end_sparing(&self, guid: Guid) {
+        self.change_config(|root| {
+            root.change_each(&mut |vdev| {
+                if let [first, _, ..] = vdev.children.as_mut_slice()
+                    && vdev.kind == VdevKind::Spare
+                    && first.guid == guid
+                {
+                    first.set_unspare(true);
+                }
+            });
+        });
+    }
+
+    /// Looks whether each device in use still answers at its path, and opens those that were not
+    /// there: `zpool reopen`. Gives the guids of the devices that came back.
+    #[doc(alias = "vdev_reopen")]
+    pub fn reopen_all(&self) -> Vec<Guid> {
+        let absent = |leaf: &Arc<Leaf>| {
+            let standing = leaf.standing();
+            matches!(standing.state, VdevState::Unavailable | VdevState::Removed)
+        };
+        let mut back = Vec::new();
+        for leaf in self.leaves().into_iter().filter(absent) {
+            let standing = self.bring_online(leaf.guid);
+            if standing.is_some_and(|standing| standing.state.is_usable()) {
+                back.push(leaf.guid);
+            }
+        }
+        for top in self.tops() {
+            for leaf in top.leaves.iter().filter(|leaf| leaf.is_usable()) {
+                if !leaf.is_at_path(&self.host) {
+                    let removed = Standing {
+                        state: VdevState::Removed,
+                        reason: None,
+                    };
+                    self.retire(&top, leaf, removed);
+                }
+            }
+        }
+        back
     }
 
     fn set_offline_in_config(&self, guid: Guid, is_offline: bool) {

@@ -15,8 +15,9 @@
 //! - A write that overlaps a change of its vdev went to the devices before the change, and judged
 //!   redundancy by them. It finds out afterwards that the vdev was replaced, and writes once more
 //!   ([`write`](crate::write)).
-//! - A device joins a vdev that holds no blocks: the caller has emptied it, for nothing is
-//!   resilvered.
+//! - A device that joins a vdev with blocks has all their births in its dirty time log before the
+//!   tree has it. The caller has emptied the vdev, or resilvers the device afterwards.
+//! - No device leaves a data vdev while blocks are on it alone, by the dirty time logs.
 
 use crate::config::{TopLevelConfig, VdevConfig, VdevKind};
 use crate::error::OpenError;
@@ -25,6 +26,7 @@ use crate::leaf::Leaf;
 use crate::top::TopVdev;
 use crate::tree::{AllocationBias, VdevTree};
 use std::sync::Arc;
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, VdevId};
 
 /// Devices that have left the tree and are still open.
@@ -34,12 +36,21 @@ pub struct Departed {
 }
 
 impl Departed {
-    /// Clears the labels of the devices and closes them. A device that cannot be written keeps its
-    /// labels, which no import takes for the pool's.
-    pub fn clear(self) {
+    /// Whether no device has left.
+    pub fn is_empty(&self) -> bool {
+        self.leaves.is_empty()
+    }
+
+    /// Clears the labels of the devices and closes them. A hot spare gets the label of one that is
+    /// not in use, if `spare` composes it. A device that cannot be written keeps its labels, which
+    /// no import takes for the pool's.
+    pub fn clear(self, spare: Option<&NvList>) {
         for leaf in &self.leaves {
             if let Some(window) = leaf.window() {
-                drop(labels::clear_labels(&window));
+                drop(match spare {
+                    None => labels::clear_labels(&window),
+                    Some(label) => labels::create_labels(&window, label),
+                });
             }
             leaf.close();
         }
@@ -95,26 +106,22 @@ impl VdevTree {
         }
     }
 
-    /// Gives a top-level vdev another configuration, with the same index, size and contents.
-    /// Devices with the same guids stay open. Gives the devices that left.
+    /// Gives a top-level vdev another configuration, with the same index and contents. Devices with
+    /// the same guids stay open. Gives the devices that left.
     ///
     /// # Panics
     /// When there is no such vdev.
     pub fn reshape(&self, change: Change) -> Departed {
-        let reshaped = self.reshape_if(change, |_| true);
+        let reshaped = self.reshape_if(change, Needed::Nothing);
         reshaped.expect("any devices will do")
     }
 
-    /// As [`reshape`](Self::reshape), if `is_enough` accepts a device of the new vdev; else nothing
-    /// happens. No device is taken out of use between the check and the change.
+    /// As [`reshape`](Self::reshape), if the new vdev has what is needed; else nothing happens. No
+    /// device is taken out of use between the check and the change.
     ///
     /// # Panics
     /// When there is no such vdev.
-    pub fn reshape_if(
-        &self,
-        change: Change,
-        is_enough: impl Fn(&Leaf) -> bool,
-    ) -> Option<Departed> {
+    pub fn reshape_if(&self, change: Change, needed: Needed) -> Option<Departed> {
         let Change {
             config,
             joining,
@@ -123,14 +130,26 @@ impl VdevTree {
         let mut state = self.state.write();
         let place = VdevId::from(config.id).index();
         let before = state.tops[place].clone();
-        let mut known = before.leaves.clone();
+        // A device whose path changes is another leaf on the same window.
+        let keep = |leaf: &Arc<Leaf>| match config.find(leaf.guid) {
+            Some(now) if now.path.as_ref().is_some_and(|path| *path != leaf.path) => {
+                Arc::new(leaf.renamed(now))
+            }
+            _ => leaf.clone(),
+        };
+        let mut known: Vec<Arc<Leaf>> = before.leaves.iter().map(keep).collect();
         known.extend(joining.map(|new| new.0));
         let is_heir = |leaf: &&Arc<Leaf>| Some(leaf.guid) == heir;
         if let Some(old) = before.leaves.iter().find(is_heir) {
             known.push(Arc::new(old.renamed(&config)));
         }
         let top = TopVdev::new(&config, &known);
-        if !top.leaves.iter().any(|leaf| is_enough(leaf)) {
+        let is_enough = match needed {
+            Needed::Nothing => true,
+            Needed::UsableDevice => top.leaves.iter().any(|leaf| leaf.is_usable()),
+            Needed::AllBlocks => !top.lacks_blocks(&|_| true),
+        };
+        if !is_enough {
             return None;
         }
         assert_eq!(top.id, before.id, "a top-level vdev keeps its index");
@@ -144,6 +163,18 @@ impl VdevTree {
         drop(state);
         self.note_change();
         Some(Departed { leaves: departed })
+    }
+
+    /// Whether a data vdev's other devices lack blocks that this device has, by the dirty time
+    /// logs. True for a device that is not in the tree.
+    #[doc(alias = "vdev_dtl_required")]
+    pub fn is_required(&self, guid: Guid) -> bool {
+        let tops = self.tops();
+        let with_leaf = tops.iter().find_map(|top| {
+            let leaf = top.leaves.iter().find(|leaf| leaf.guid == guid)?;
+            Some((top, leaf))
+        });
+        with_leaf.is_none_or(|(top, leaf)| !top.can_do_without(leaf))
     }
 
     /// Whether one of these vdevs was replaced in the tree meanwhile.
@@ -165,6 +196,17 @@ pub struct Change {
     pub joining: Option<NewLeaf>,
     /// The last device of a mirror, which becomes the top-level vdev itself: its guid until now.
     pub heir: Option<Guid>,
+}
+
+/// What a top-level vdev must have for a change of its devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needed {
+    /// Nothing.
+    Nothing,
+    /// A device that can be used: for a vdev without blocks.
+    UsableDevice,
+    /// All blocks on usable devices, by their dirty time logs.
+    AllBlocks,
 }
 
 /// A device that is open and not in the tree.

@@ -9,6 +9,7 @@
 //! - A leaf is taken out of use only while the other leaves have all its blocks.
 
 use crate::config::{VdevConfig, VdevKind};
+use crate::dtl::Dtl;
 use crate::error::LabelError;
 use crate::health::{ErrorCounters, Reason, Standing, VdevHealth, VdevState, vdev_name};
 use crate::labels;
@@ -94,44 +95,54 @@ impl TopVdev {
     }
 
     /// Makes devices unavailable whose labels are of another pool or another vdev.
-    #[doc(alias = "vdev_validate")]
     pub(crate) fn check_labels(&self, pool: Guid) {
         for leaf in &self.leaves {
-            let Some(window) = leaf.window() else {
-                continue;
-            };
-            let found = labels::read_labels(&window);
-            let reason = match labels::best_label(&found) {
-                None if found.iter().all(is_device_error) => Some(Reason::OpenFailed),
-                None => Some(Reason::BadLabel),
-                Some(label) => {
-                    // Power may have failed while the last device of a mirror got the mirror's
-                    // guid: then two of its labels still have its old one.
-                    let mut all = found.iter().flatten();
-                    let is_it = all.any(|label| label.guid() == Some(leaf.guid))
-                        // A mirror of which one device is left takes over the guid of the mirror.
-                        || (self.leaves.len() == 1 && label.top_guid() == Some(self.guid));
-                    let is_ours = label.pool_guid() == Some(pool) && is_it;
-                    (!is_ours).then_some(Reason::CorruptData)
-                }
-            };
-            if let Some(reason) = reason {
-                leaf.set_standing(Standing::because(VdevState::Unavailable, reason));
+            self.check_label(leaf, pool);
+        }
+    }
+
+    /// Makes a device unavailable whose label is of another pool or another vdev.
+    #[doc(alias = "vdev_validate")]
+    pub(crate) fn check_label(&self, leaf: &Leaf, pool: Guid) {
+        let Some(window) = leaf.window() else {
+            return;
+        };
+        let found = labels::read_labels(&window);
+        let reason = match labels::best_label(&found) {
+            None if found.iter().all(is_device_error) => Some(Reason::OpenFailed),
+            None => Some(Reason::BadLabel),
+            Some(label) => {
+                // Power may have failed while the last device of a mirror got the mirror's guid:
+                // then two of its labels still have its old one.
+                let mut all = found.iter().flatten();
+                let is_it = all.any(|label| label.guid() == Some(leaf.guid))
+                    // A mirror of which one device is left takes over the guid of the mirror.
+                    || (self.leaves.len() == 1 && label.top_guid() == Some(self.guid));
+                let is_ours = label.pool_guid() == Some(pool) && is_it;
+                (!is_ours).then_some(Reason::CorruptData)
             }
+        };
+        if let Some(reason) = reason {
+            leaf.set_standing(Standing::because(VdevState::Unavailable, reason));
         }
     }
 
     /// Makes devices unavailable that have shrunk below what the vdev needs.
     pub(crate) fn check_sizes(&self) {
+        for leaf in &self.leaves {
+            self.check_size(leaf);
+        }
+    }
+
+    /// Makes a device unavailable that is smaller than the vdev needs.
+    pub(crate) fn check_size(&self, leaf: &Leaf) {
         let Ok(layout) = &self.layout else {
             return;
         };
         let count = widen(layout.children().len());
         let needed = sizes::child_size_min(self.kind, self.asize, count);
-        for leaf in &self.leaves {
-            if leaf.data_size().is_some_and(|size| size < needed) {
-                leaf.set_standing(Standing::because(VdevState::Unavailable, Reason::BadLabel));
-            }
+        if leaf.data_size().is_some_and(|size| size < needed) {
+            leaf.set_standing(Standing::because(VdevState::Unavailable, Reason::BadLabel));
         }
     }
 
@@ -192,14 +203,25 @@ impl TopVdev {
 
     /// True if the other leaves have all blocks of the vdev. A log vdev can do without any leaf:
     /// its blocks are in memory, too, until their txg is stored.
+    #[doc(alias = "vdev_dtl_required")]
     pub(crate) fn can_do_without(&self, leaf: &Leaf) -> bool {
-        if self.is_log {
+        self.is_log || !self.lacks_blocks(&|other| other.guid != leaf.guid)
+    }
+
+    /// Whether blocks of the vdev cannot be read from the usable ones among these leaves, by their
+    /// dirty time logs.
+    #[doc(alias = "DTL_OUTAGE")]
+    pub(crate) fn lacks_blocks(&self, is_left: &dyn Fn(&Leaf) -> bool) -> bool {
+        let Ok(layout) = &self.layout else {
             return true;
-        }
-        let stays =
-            |index: usize| self.leaves[index].guid != leaf.guid && self.leaves[index].is_whole();
-        let layout = self.layout.as_ref();
-        layout.is_ok_and(|layout| layout.is_covered(&stays))
+        };
+        let missed = |copies: &Vec<usize>| {
+            let copies = copies.iter().map(|index| &self.leaves[*index]);
+            let left = copies.filter(|leaf| leaf.is_usable() && is_left(leaf));
+            left.fold(Dtl::all(), |all, leaf| all.intersection(&leaf.dtl()))
+        };
+        let missed: Vec<Dtl> = layout.children().iter().map(missed).collect();
+        Dtl::exceed(&missed, layout.parity())
     }
 
     /// The standing of the vdev, from the standings of its leaves.

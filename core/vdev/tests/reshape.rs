@@ -9,7 +9,7 @@ use tarn_host::sim::Fault;
 use tarn_host::{Action, Buffer, Errno};
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::units::Txg;
-use tarn_vdev::{Change, PhysicalWrite, VdevKind, VdevTree};
+use tarn_vdev::{Change, Needed, PhysicalWrite, VdevKind, VdevTree};
 
 /// One device of a mirror fails while another, which covers it, is detached. Further ones lack what
 /// was written before.
@@ -51,9 +51,9 @@ fn detaches_amid(
             joining: None,
             heir: left.heir,
         };
-        let departed = tree.reshape_if(change, |leaf| leaf.is_whole()).unwrap();
+        let departed = tree.reshape_if(change, Needed::AllBlocks).unwrap();
         let is_stored = writer.join().unwrap();
-        departed.clear();
+        departed.clear(None);
         disks.disk(0).clear_faults();
         if is_stored {
             assert!(

@@ -257,6 +257,8 @@ fn labelled_objection(
         // The device's pool was not created to its end, so the device is free.
         PoolState::Active if found.txg.is_zero() && !is_open => return None,
         PoolState::Active | PoolState::Exported if use_here == UseHere::Left => return None,
+        // A hot spare in use in one pool can be an idle one of another.
+        PoolState::Active if is_open && found.is_spare && role == VdevRole::Spare => return None,
         PoolState::Active if is_open => "active",
         PoolState::Active => "potentially active",
         PoolState::Exported => "exported",

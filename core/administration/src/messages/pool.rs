@@ -184,6 +184,9 @@ pub struct Attach {
     /// The new one takes its place.
     #[serde(default)]
     pub replaces: bool,
+    /// `-s`: fill the new one in the order of its offsets.
+    #[serde(default)]
+    pub sequential: bool,
     /// `-o ashift=…`.
     #[serde(default)]
     pub properties: Vec<(String, String)>,
@@ -228,6 +231,16 @@ pub struct Online {
     /// `-e`: use all of what they have now.
     #[serde(default)]
     pub expand: bool,
+}
+
+/// `zpool reopen`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Reopen {
+    /// The pool.
+    pub name: String,
+    /// `-n`: start no resilver.
+    #[serde(default)]
+    pub no_resilver: bool,
 }
 
 /// Reply to [`Offline`] and [`Online`].

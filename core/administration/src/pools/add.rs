@@ -47,10 +47,6 @@ impl Administrator {
             },
         };
         let layout = devices::check(&self.engine.host, &request.vdevs, &asking)?;
-        if !layout.spares.is_empty() {
-            let reason = "adding hot spares to a pool is not supported by this version";
-            return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
-        }
         if request.dry_run {
             return Ok(Created {
                 layout: planned_layout(&request.vdevs),
@@ -60,11 +56,18 @@ impl Administrator {
         if !(request.force || request.allow_ashift_mismatch) {
             self.refuse_other_sectors(&current, &layout, ashift, &action)?;
         }
-        let added = open.pool.add(&layout.vdevs, ashift, operation);
-        added.map_err(|error| match error {
-            AddError::Pool(error) => of_task(action, &error),
-            other => Refusal::new(RefusalKind::Device, action, other.to_string()),
-        })?;
+        let refuse = |error| match error {
+            AddError::Pool(error) => of_task(action.clone(), &error),
+            other => Refusal::new(RefusalKind::Device, action.clone(), other.to_string()),
+        };
+        if !layout.vdevs.is_empty() {
+            let added = open.pool.add(&layout.vdevs, ashift, operation);
+            added.map_err(refuse)?;
+        }
+        if !layout.spares.is_empty() {
+            let added = open.pool.add_spares(&layout.spares, operation);
+            added.map_err(refuse)?;
+        }
         self.engine.remember_pools(&[])?;
         self.record_command(call, &request.name, operation);
         Ok(Created {

@@ -1,5 +1,4 @@
-//! `zpool attach` and `zpool replace` of log devices. Data devices would have to be resilvered,
-//! which is not built.
+//! `zpool attach` and `zpool replace`.
 
 use super::vdev_change::{
     FoundVdev, NO_SUCH_DEVICE, TreeVdev, find_vdev, of_change, refuse_unchangeable,
@@ -10,9 +9,10 @@ use crate::create::devices::{self, Asking, Redundancy};
 use crate::messages::pool::{Attach, VdevKind, VdevRole, VdevSpec};
 use crate::messages::{Done, Refusal, RefusalKind};
 use tarn_engine::engine::OpenPool;
-use tarn_pool::attach::Joining;
+use tarn_pool::attach::{Joining, Newcomer};
 use tarn_probe::Operation;
-use tarn_vdev::AuxiliaryKind;
+use tarn_vdev::VdevKind::{Raidz, Spare};
+use tarn_vdev::{AuxiliaryKind, VdevConfig};
 
 impl Administrator {
     pub(crate) fn attach(
@@ -30,19 +30,52 @@ impl Administrator {
         let _turn = self.engine.turn(&open)?;
         let vdev = find_leaf(&open, old, &action)?;
         refuse_unchangeable(&open, || action.clone())?;
+        let refuse = |kind, reason: &str| Err(Refusal::new(kind, action.clone(), reason));
+        if request.sequential {
+            let reason = "sequential reconstruction (-s) is not supported by this version of tarn";
+            return refuse(RefusalKind::Unsupported, reason);
+        }
+        if !request.replaces && matches!(vdev.config.kind, Raidz { .. }) {
+            let reason = "expanding a raidz vdev is not supported by this version of tarn";
+            return refuse(RefusalKind::Unsupported, reason);
+        }
+        let spare = spare_at(&open, new).filter(|_| request.replaces);
+        let spares_it = vdev.top.parent_kind(vdev.config.guid) == Some(Spare);
+        if request.replaces && vdev.config.is_spare && spares_it && spare.is_none() {
+            let reason = "can only be replaced by another hot spare";
+            return refuse(RefusalKind::Invalid, reason);
+        }
         let guid = vdev.config.guid;
         let joining = match request.replaces {
             true => Joining::InsteadOf(guid),
             false => Joining::Beside(guid),
         };
-        if !vdev.is_log() {
-            let reason = "filling a data vdev's new device (resilvering) is not supported by this version of tarn";
-            return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
-        }
         let ashift = super::add::ashift_of(&request.properties)
             .map_err(|reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason))?;
+        match &spare {
+            Some(spare) if self.pool_with_spare_in_use(spare.guid).is_some() => {
+                let reason = format!("{new} is busy, or device removal is in progress");
+                return refuse(RefusalKind::Busy, &reason);
+            }
+            Some(_) => {}
+            None => self.check_newcomer(request, &action)?,
+        }
+        let newcomer = Newcomer {
+            path: new,
+            ashift,
+            spare: spare.as_ref(),
+        };
+        let joined = open.pool.join(joining, newcomer, operation);
+        joined.map_err(|error| of_change(action, &error))?;
+        self.engine.remember_pools(&[])?;
+        self.record_command(call, &request.name, operation);
+        Ok(Done {})
+    }
+
+    /// Refuses a new device that is in use.
+    fn check_newcomer(&self, request: &Attach, action: &str) -> Result<(), Refusal> {
         let asking = Asking {
-            action: &action,
+            action,
             force: request.force,
             use_here: &|found| self.use_here(found),
             own_mount: &|path| self.engine.own_mount_below(path),
@@ -50,17 +83,23 @@ impl Administrator {
         };
         let spec = VdevSpec {
             kind: VdevKind::Leaf,
-            path: Some(new.clone()),
+            path: Some(request.new_device.clone()),
             children: Vec::new(),
-            role: VdevRole::Log,
+            role: VdevRole::Data,
         };
         devices::check(&self.engine.host, &[spec], &asking)?;
-        let joined = open.pool.join_log(joining, new, ashift, operation);
-        joined.map_err(|error| of_change(action, &error))?;
-        self.engine.remember_pools(&[])?;
-        self.record_command(call, &request.name, operation);
-        Ok(Done {})
+        Ok(())
     }
+}
+
+/// The hot spare of the pool at this path.
+fn spare_at(open: &OpenPool, path: &str) -> Option<VdevConfig> {
+    let auxiliary = open.pool.vdevs().auxiliary();
+    let at = |spare: &&VdevConfig| {
+        let known = spare.path.as_ref().and_then(|path| path.as_str());
+        known == Some(path)
+    };
+    auxiliary.spares.iter().find(at).cloned()
 }
 
 /// The device of the tree that has this name.

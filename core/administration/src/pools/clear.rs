@@ -38,26 +38,26 @@ impl Administrator {
         };
         open.pool.vdevs().clear_errors(device);
         self.resume(&open)?;
-        self.bring_logs_back(&open, device)?;
+        self.bring_back(&open, device)?;
         Ok(Done {})
     }
 
-    /// Brings failed devices of log vdevs back; not those that an administrator took offline.
+    /// Brings failed devices back, and starts a resilver of what they missed; not those that an
+    /// administrator took offline. A hot spare that stands in for a device that came back leaves
+    /// when the device is whole.
     #[doc(alias = "vdev_clear")]
-    fn bring_logs_back(&self, open: &Arc<OpenPool>, only: Option<Guid>) -> Result<(), Refusal> {
-        let has_failed = |leaf: &VdevConfig| {
-            let leaf = open.pool.vdevs().leaf(leaf.guid);
-            let standing = leaf.map(|leaf| leaf.standing().state);
-            standing.is_some_and(|state| !state.is_usable() && state != VdevState::Offline)
-        };
-        let is_meant = |leaf: &VdevConfig| only.is_none_or(|only| only == leaf.guid);
+    fn bring_back(&self, open: &Arc<OpenPool>, only: Option<Guid>) -> Result<(), Refusal> {
         let failed = || -> Vec<Guid> {
-            let root = open.pool.vdevs().config();
-            let is_log = |top: &&VdevConfig| top.top_level.as_ref().is_some_and(|top| top.is_log);
-            let logs = root.children.iter().filter(is_log);
-            let leaves = logs.flat_map(|top| top.leaves());
-            let failed = leaves.filter(|leaf| is_meant(leaf) && has_failed(leaf));
-            failed.map(|leaf| leaf.guid).collect()
+            let vdevs = open.pool.vdevs();
+            let root = vdevs.config();
+            let meant = only.map_or(Some(&root), |only| root.find(only));
+            let leaves = meant.into_iter().flat_map(VdevConfig::leaves);
+            let has_failed = |leaf: &&VdevConfig| {
+                let leaf = vdevs.leaf(leaf.guid);
+                let state = leaf.map(|leaf| leaf.standing().state);
+                state.is_some_and(|state| !state.is_usable() && state != VdevState::Offline)
+            };
+            leaves.filter(has_failed).map(|leaf| leaf.guid).collect()
         };
         if failed().is_empty() {
             return Ok(());
@@ -65,9 +65,14 @@ impl Administrator {
         let _turn = self.engine.turn(open)?;
         let operation = self.engine.operation(0);
         for guid in failed() {
-            // A device that does not come back stays faulted, as `zpool status` shows.
-            drop(open.pool.bring_log_back(guid, &operation));
+            // A device that does not come back stays as it is, as `zpool status` shows.
+            let back = open.pool.bring_online(guid, &operation);
+            if back.is_ok_and(|standing| standing.state.is_usable()) {
+                open.pool.vdevs().end_sparing(guid);
+            }
         }
+        // Devices that missed nothing are not resilvered.
+        drop(open.pool.finish_replacing(&operation));
         Ok(())
     }
 

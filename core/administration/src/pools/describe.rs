@@ -20,7 +20,7 @@ impl Administrator {
             let seen = self.engine.look(&open, move |open, operation| {
                 describe(open, with_errors, operation)
             });
-            pools.push(match seen {
+            let mut described = match seen {
                 Some(Ok(described)) => {
                     self.note_last_seen(&open, &described);
                     described
@@ -34,7 +34,9 @@ impl Administrator {
                     ));
                 }
                 Some(Err(_)) | None => as_far_as_known(&open, self.last_seen_of(&open)),
-            });
+            };
+            self.mark_spares_in_use(&mut described);
+            pools.push(described);
         }
         Ok(Described { pools })
     }

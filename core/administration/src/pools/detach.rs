@@ -1,4 +1,4 @@
-//! `zpool detach`: a device leaves its mirror.
+//! `zpool detach`: a device leaves its `mirror`, `replacing` or `spare` vdev.
 
 use super::attach::find_leaf;
 use super::vdev_change::{of_change, refuse_unchangeable};
@@ -21,7 +21,10 @@ impl Administrator {
         let vdev = find_leaf(&open, &request.device, &action)?;
         refuse_unchangeable(&open, || action.clone())?;
         let detached = open.pool.detach(vdev.config.guid, operation);
-        detached.map_err(|error| of_change(action, &error))?;
+        let kept_spare = detached.map_err(|error| of_change(action, &error))?;
+        if let Some(guid) = kept_spare {
+            self.unlist_spare(guid, operation);
+        }
         self.engine.remember_pools(&[])?;
         self.record_command(call, &request.name, operation);
         Ok(Done {})

@@ -21,6 +21,7 @@ mod remove;
 mod scan;
 mod scrub;
 mod set;
+mod spares;
 mod sync;
 mod upgrade;
 mod vdev_change;

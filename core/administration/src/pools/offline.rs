@@ -1,15 +1,15 @@
-//! `zpool offline` and `zpool online` of log devices. A data device would have to be resilvered
-//! when it comes back, which is not built.
+//! `zpool offline`, `zpool online` and `zpool reopen`.
 
 use super::attach::find_leaf;
 use super::vdev_change::{TreeVdev, of_change};
 use super::vdev_status::state_word;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::messages::pool::{Offline, Online, Switched, SwitchedDevice};
-use crate::messages::{Refusal, RefusalKind};
+use crate::messages::pool::{Offline, Online, Reopen, Switched, SwitchedDevice};
+use crate::messages::{Done, Refusal, RefusalKind};
 use std::sync::Arc;
 use tarn_engine::engine::OpenPool;
+use tarn_engine::refusals::of_task;
 use tarn_pool::Mode;
 use tarn_probe::Operation;
 use tarn_vdev::OutOfUse;
@@ -36,10 +36,7 @@ impl Administrator {
             |open, device| {
                 let action = format!("cannot {verb} {device}");
                 let vdev = find_switchable(open, device, &action)?;
-                if !vdev.is_log() {
-                    return Err(not_for_data(&vdev, action));
-                }
-                let out = open.pool.take_log_out(vdev.config.guid, how, operation);
+                let out = open.pool.take_out_of_use(vdev.config.guid, how, operation);
                 out.map_err(|error| of_change(action, &error))?;
                 state_of(open, &vdev)
             },
@@ -52,27 +49,45 @@ impl Administrator {
         request: &Online,
         operation: &Operation,
     ) -> Result<Switched, Refusal> {
-        self.switch(call, &request.name, &request.devices, operation, |open, device| {
-            let action = match request.expand {
-                true => format!("cannot expand {device}"),
-                false => format!("cannot online {device}"),
-            };
-            let vdev = find_switchable(open, device, &action)?;
-            if request.expand {
-                let reason = "expanding vdevs is not supported by this version of tarn";
-                return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
-            }
-            let leaf = open.pool.vdevs().leaf(vdev.config.guid);
-            if !vdev.is_log() && !leaf.is_some_and(|leaf| leaf.is_usable()) {
-                let reason = "filling what a device has missed (resilvering) is not supported by this version of tarn";
-                return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
-            }
-            if vdev.is_log() {
-                let back = open.pool.bring_log_back(vdev.config.guid, operation);
-                back.map_err(|error| of_change(action, &error))?;
-            }
-            state_of(open, &vdev)
-        })
+        self.switch(
+            call,
+            &request.name,
+            &request.devices,
+            operation,
+            |open, device| {
+                let action = match request.expand {
+                    true => format!("cannot expand {device}"),
+                    false => format!("cannot online {device}"),
+                };
+                let vdev = find_switchable(open, device, &action)?;
+                let back = open.pool.bring_online(vdev.config.guid, operation);
+                back.map_err(|error| of_change(action.clone(), &error))?;
+                let expanded = match request.expand {
+                    true => open.pool.expand(vdev.top_id(), operation),
+                    false => open.pool.expand_by_property(operation),
+                };
+                expanded.map_err(|error| of_task(action, &error))?;
+                state_of(open, &vdev)
+            },
+        )
+    }
+
+    pub(crate) fn reopen(
+        &self,
+        call: &Call,
+        request: &Reopen,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let open = self.engine.require_pool(&request.name)?;
+        let _turn = self.engine.turn(&open)?;
+        // A pool that is read-only only looks at its devices, which OpenZFS shows in no way.
+        if open.pool.mode() == Mode::ReadWrite {
+            let action = format!("cannot reopen '{}'", request.name);
+            let reopened = open.pool.reopen_devices(!request.no_resilver, operation);
+            reopened.map_err(|error| of_change(action, &error))?;
+            self.record_command(call, &request.name, operation);
+        }
+        Ok(Done {})
     }
 
     /// Switches several devices. A device that cannot be switched leaves the others to be.
@@ -119,18 +134,6 @@ fn find_switchable(open: &OpenPool, device: &str, action: &str) -> Result<TreeVd
         return Err(Refusal::new(RefusalKind::Invalid, action, reason));
     }
     Ok(vdev)
-}
-
-/// The refusal to take a data device offline.
-fn not_for_data(vdev: &TreeVdev, action: String) -> Refusal {
-    match vdev.is_top() {
-        true => Refusal::new(RefusalKind::Busy, action, "no valid replicas"),
-        false => {
-            let reason = "filling what a device has missed (resilvering) is not supported by this version of tarn, \
-                          so that it could not come back";
-            Refusal::new(RefusalKind::Unsupported, action, reason)
-        }
-    }
 }
 
 /// The present state of a device.

@@ -48,13 +48,6 @@ pub(crate) trait Layout: fmt::Debug + Send + Sync {
     /// Whether a shorter block at the same offset has the same rows as the start of a longer one:
     /// then a write may store only the start of a place, and a read of the whole place finds it.
     fn has_prefixes(&self) -> bool;
-
-    /// Whether every block can be read when only such leaves are left.
-    fn is_covered(&self, is_left: &dyn Fn(usize) -> bool) -> bool {
-        let children = self.children().iter();
-        let lost = children.filter(|leaves| !leaves.iter().any(|leaf| is_left(*leaf)));
-        lost.count() <= self.parity()
-    }
 }
 
 /// A run of bytes on one child.

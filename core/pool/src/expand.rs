@@ -1,0 +1,83 @@
+//! `zpool online -e` and the property `autoexpand`: a top-level vdev uses what its devices have
+//! gained.
+//!
+//! # Mechanism
+//! The new size is part of the configuration; the same txg stores it in all labels, at the new ends
+//! of the devices, too. Metaslabs are added when that txg is stored: until then no block may be
+//! where the last uberblock knows no room.
+
+use crate::error::{PoolError, TaskError};
+use crate::pool::Pool;
+use crate::properties;
+use crate::sync_scope::SyncScope;
+use tarn_dataset::task::InternalEvent;
+use tarn_object::zap::ZapValue;
+use tarn_ondisk::units::VdevId;
+use tarn_probe::Operation;
+
+/// The property with which vdevs grow by themselves.
+#[doc(alias = "ZPOOL_PROP_AUTOEXPAND")]
+const AUTOEXPAND: &str = "autoexpand";
+
+impl Pool {
+    /// Expands a top-level vdev, and waits until that is stored. Does nothing if its devices have
+    /// no more room.
+    ///
+    /// # Errors
+    /// The pool is read-only, suspended or being closed.
+    #[doc(alias = "vdev_online")]
+    pub fn expand(&self, vdev: VdevId, operation: &Operation) -> Result<(), TaskError> {
+        self.run_in_sync(operation, move |scope| expand(scope, vdev).map(Ok))
+    }
+}
+
+impl Pool {
+    /// Expands all vdevs whose devices have more room, if the property `autoexpand` says so, and
+    /// waits until that is stored.
+    ///
+    /// # Errors
+    /// The pool is read-only, suspended or being closed.
+    pub fn expand_by_property(&self, operation: &Operation) -> Result<(), TaskError> {
+        let stored = properties::read(self.directory(operation));
+        match stored.is_ok_and(|stored| is_automatic(&stored)) {
+            true => self.run_in_sync(operation, |scope| expand_automatically(scope).map(Ok)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Expands a top-level vdev in the syncing txg.
+#[doc(alias = "vdev_expand")]
+pub(crate) fn expand(scope: &SyncScope<'_>, vdev: VdevId) -> Result<(), PoolError> {
+    let pool = scope.pool;
+    if !pool.vdevs().expand(vdev) {
+        return Ok(());
+    }
+    pool.io().vdevs_changed();
+    let tops = pool.vdevs().top_levels();
+    let top = tops.iter().find(|top| top.id == vdev);
+    let top = top.expect("a vdev that was expanded is in the tree");
+    pool.grown.lock().push(vdev);
+    scope.context.record(InternalEvent {
+        name: "vdev online expand",
+        dataset: None,
+        text: format!("{} asize={}", top.name, top.asize.get()),
+    });
+    Ok(())
+}
+
+/// Expands all vdevs whose devices have more room, if the property says so.
+pub(crate) fn expand_automatically(scope: &SyncScope<'_>) -> Result<(), PoolError> {
+    if !is_automatic(&properties::read(scope.writer.directory())?) {
+        return Ok(());
+    }
+    for top in scope.pool.vdevs().top_levels() {
+        expand(scope, top.id)?;
+    }
+    Ok(())
+}
+
+fn is_automatic(stored: &[(String, ZapValue)]) -> bool {
+    let stored = stored.iter().find(|(name, _)| name == AUTOEXPAND);
+    stored.and_then(|(_, value)| value.as_word()) == Some(1)
+}

@@ -1,0 +1,491 @@
+//! Data devices join, leave, are replaced and go out of use while files are written: whatever was
+//! promised is there, at whatever write the power fails, and no device is relied on for blocks that
+//! it missed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use tarn_administration::administration::Administration;
+use tarn_administration::messages::Refusal;
+use tarn_administration::messages::pool::{
+    Add, Attach, Create, Detach, Import, Offline, Online, Remove, Switched, VdevKind, VdevRole,
+    VdevSpec, VdevStatus,
+};
+use tarn_host::Host;
+use tarn_host::sim::{SimHost, SimOptions};
+use tarn_hostile::house::{DISKS, Files, House, call, noise, search};
+
+const SIZE: usize = 9_000;
+const DISK_NAMES: &[&str] = &["a", "b", "c", "d", "new", "spare"];
+
+fn machine(seed: u64) -> SimHost {
+    let machine = SimHost::new(SimOptions::seed(seed));
+    for disk in DISK_NAMES {
+        machine.add_disk(path(disk), 64 << 20);
+    }
+    machine
+}
+
+fn path(disk: &str) -> String {
+    format!("{DISKS}/{disk}")
+}
+
+fn leaf(disk: &str, role: VdevRole) -> VdevSpec {
+    VdevSpec {
+        kind: VdevKind::Leaf,
+        path: Some(path(disk)),
+        children: Vec::new(),
+        role,
+    }
+}
+
+fn vdev(kind: VdevKind, disks: &[&str]) -> VdevSpec {
+    if kind == VdevKind::Leaf {
+        return leaf(disks[0], VdevRole::Data);
+    }
+    let children = disks.iter().map(|disk| leaf(disk, VdevRole::Data));
+    VdevSpec {
+        kind,
+        path: None,
+        children: children.collect(),
+        role: VdevRole::Data,
+    }
+}
+
+fn create(house: &House, vdevs: Vec<VdevSpec>) {
+    let request = Create {
+        name: "tank".to_string(),
+        vdevs,
+        ..Create::default()
+    };
+    house.administrator.pool_create(&call(), request).unwrap();
+}
+
+fn import(house: &House) {
+    let request = Import {
+        search: search(),
+        pool: Some("tank".to_string()),
+        altroot: Some("/mounts".to_string()),
+        force: true,
+        ..Import::default()
+    };
+    let imported = house.administrator.pool_import(&call(), request).unwrap();
+    assert_eq!(imported.warnings, Vec::<String>::new());
+}
+
+fn join(house: &House, device: &str, new: &str, replaces: bool) -> Result<(), Refusal> {
+    let request = Attach {
+        name: "tank".to_string(),
+        device: device.to_string(),
+        new_device: path(new),
+        replaces,
+        ..Attach::default()
+    };
+    let joined = house.administrator.pool_attach(&call(), request);
+    joined.map(|_| ())
+}
+
+fn detach(house: &House, device: &str) -> Result<(), Refusal> {
+    let request = Detach {
+        name: "tank".to_string(),
+        device: device.to_string(),
+    };
+    let left = house.administrator.pool_detach(&call(), request);
+    left.map(|_| ())
+}
+
+fn states(switched: Switched) -> Vec<String> {
+    let devices = switched.devices.into_iter();
+    let state = |device: tarn_administration::messages::pool::SwitchedDevice| match device.refusal {
+        None => device.state,
+        Some(refusal) => refusal.to_string(),
+    };
+    devices.map(state).collect()
+}
+
+fn offline(house: &House, device: &str) -> Vec<String> {
+    let request = Offline {
+        name: "tank".to_string(),
+        devices: vec![device.to_string()],
+        ..Offline::default()
+    };
+    states(house.administrator.pool_offline(&call(), request).unwrap())
+}
+
+fn online(house: &House, device: &str, expand: bool) -> Vec<String> {
+    let request = Online {
+        name: "tank".to_string(),
+        devices: vec![device.to_string()],
+        expand,
+    };
+    states(house.administrator.pool_online(&call(), request).unwrap())
+}
+
+/// The vdevs as one text: `mirror-0(a replacing-1(b new))`.
+fn shape(house: &House) -> String {
+    fn one(vdev: &VdevStatus) -> String {
+        let name = vdev.name.replace(&format!("{DISKS}/"), "");
+        let children: Vec<String> = vdev.children.iter().map(one).collect();
+        match children.is_empty() {
+            true => name,
+            false => format!("{name}({})", children.join(" ")),
+        }
+    }
+    let layout = house.status("tank").unwrap().layout;
+    let tops: Vec<String> = layout.iter().map(one).collect();
+    tops.join(" ")
+}
+
+/// Waits until no device is being filled.
+fn settle(host: &Host, house: &House) {
+    while shape(house).contains("replacing") {
+        host.sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// What applications were promised: the numbers of files.
+#[derive(Clone, Default)]
+struct Promises(Arc<Mutex<Vec<u64>>>);
+
+impl Promises {
+    /// Writes a file, and notes it when `fsync` has returned.
+    fn make(&self, files: &Files, number: u64) {
+        let file = files.make(&format!("file{number}")).unwrap();
+        files.write(file, 0, &noise(number, SIZE)).unwrap();
+        if files.sync(file).is_ok() {
+            self.0.lock().unwrap().push(number);
+        }
+    }
+
+    /// All that was promised is there.
+    fn check(&self, house: &House) {
+        let files = house.files("tank");
+        for number in self.0.lock().unwrap().iter() {
+            let file = files.find(&format!("file{number}"));
+            let file = file.unwrap_or_else(|_| panic!("file {number} was promised"));
+            let read = files.read(file, 0, SIZE).unwrap();
+            assert!(read == noise(*number, SIZE), "file {number}");
+        }
+    }
+}
+
+/// A thread calls `fsync` all the time while `work` is done.
+fn while_promising(host: &Host, house: &House, promises: &Promises, work: impl FnOnce()) {
+    let done = Arc::new(AtomicBool::new(false));
+    let files = Files::of(house.files("tank").system().clone());
+    let (promises, is_done) = (promises.clone(), done.clone());
+    let writer = host.spawn("writer", move || {
+        let mut number = 1_000;
+        while !is_done.load(Ordering::Relaxed) {
+            promises.make(&files, number);
+            number += 1;
+        }
+    });
+    work();
+    done.store(true, Ordering::Relaxed);
+    writer.join().unwrap_or_else(|panicked| panicked.resume());
+}
+
+/// What is done to a pool, and its vdevs before and after.
+struct Case {
+    vdev: (VdevKind, &'static [&'static str]),
+    work: fn(&Host, &House),
+    /// The shapes in which the pool may be found after a power cut; the last is that after the
+    /// work.
+    shapes: &'static [&'static str],
+}
+
+/// Does it, and cuts the power at the given write after the beginning. Gives how many writes there
+/// were.
+fn cut_at(case: &Case, cut: Option<u64>) -> u64 {
+    let machine = machine(41 + cut.unwrap_or(0));
+    let promises = Promises::default();
+    let writes = Mutex::new(0);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        create(&house, vec![vdev(case.vdev.0, case.vdev.1)]);
+        let files = house.files("tank");
+        (0..6).for_each(|number| promises.make(&files, number));
+        let began = machine.device_writes();
+        if let Some(cut) = cut {
+            machine.cut_power_after_writes(began + cut);
+        }
+        while_promising(host, &house, &promises, || (case.work)(host, &house));
+        *writes.lock().unwrap() = machine.device_writes() - began;
+        assert_eq!(Some(&*shape(&house)), case.shapes.last().copied());
+        promises.check(&house);
+        machine.cut_power();
+    });
+    assert!(run.is_err(), "the power was cut");
+    let run = machine.reboot().run(|host| {
+        let house = House::new(host);
+        import(&house);
+        let found = shape(&house);
+        assert!(case.shapes.contains(&&*found), "{found} at {cut:?}");
+        promises.check(&house);
+        promises.make(&house.files("tank"), 500);
+        house.export("tank", false).unwrap();
+        let house = House::new(host);
+        import(&house);
+        promises.check(&house);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+    *writes.lock().unwrap()
+}
+
+/// Cuts the power at many of the writes.
+fn cut_everywhere(case: &Case) {
+    let writes = cut_at(case, None);
+    assert!(writes > 20, "{writes}");
+    let step = usize::try_from(writes / 25).unwrap().max(1);
+    for cut in (1..=writes).step_by(step) {
+        cut_at(case, Some(cut));
+    }
+}
+
+#[test]
+fn power_may_fail_at_any_write_while_a_device_is_attached() {
+    cut_everywhere(&Case {
+        vdev: (VdevKind::Leaf, &["a"]),
+        work: |_, house| join(house, "a", "new", false).unwrap(),
+        shapes: &["a", "mirror-0(a new)"],
+    });
+}
+
+#[test]
+fn power_may_fail_at_any_write_while_a_device_of_a_raidz_is_replaced() {
+    cut_everywhere(&Case {
+        vdev: (VdevKind::Raidz1, &["a", "b", "c"]),
+        work: |host, house| {
+            join(house, "b", "new", true).unwrap();
+            settle(host, house);
+        },
+        shapes: &[
+            "raidz1-0(a b c)",
+            "raidz1-0(a replacing-1(b new) c)",
+            "raidz1-0(a new c)",
+        ],
+    });
+}
+
+#[test]
+fn power_may_fail_at_any_write_while_the_only_device_is_replaced() {
+    cut_everywhere(&Case {
+        vdev: (VdevKind::Leaf, &["a"]),
+        work: |host, house| {
+            join(house, "a", "new", true).unwrap();
+            settle(host, house);
+        },
+        shapes: &["a", "replacing-0(a new)", "new"],
+    });
+}
+
+#[test]
+fn power_may_fail_at_any_write_while_a_device_leaves_a_mirror() {
+    cut_everywhere(&Case {
+        vdev: (VdevKind::Mirror, &["a", "b"]),
+        work: |_, house| detach(house, "a").unwrap(),
+        shapes: &["mirror-0(a b)", "b"],
+    });
+}
+
+#[test]
+fn a_device_leaves_or_goes_out_only_while_others_have_its_blocks() {
+    let machine = machine(5);
+    let promises = Promises::default();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        create(&house, vec![vdev(VdevKind::Mirror, &["a", "b"])]);
+        let files = house.files("tank");
+        promises.make(&files, 0);
+        assert_eq!(offline(&house, "b"), ["OFFLINE"]);
+        promises.make(&files, 1);
+        assert_eq!(
+            offline(&house, "a"),
+            ["cannot offline a: no valid replicas"]
+        );
+        let refusal = detach(&house, "a").unwrap_err().to_string();
+        assert_eq!(refusal, "cannot detach a: no valid replicas");
+        assert_eq!(house.status("tank").unwrap().state, "DEGRADED");
+        // Back online it still lacks a file, until it is resilvered.
+        assert_eq!(online(&house, "b", false), ["ONLINE"]);
+        promises.make(&files, 2);
+        promises.check(&house);
+        let refusal = join(&house, "nosuch", "new", true).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            format!(
+                "cannot replace nosuch with {}: no such device in pool",
+                path("new")
+            )
+        );
+        let refusal = join(&house, "a", "b", true).unwrap_err().to_string();
+        let reason = format!("{} is part of active pool 'tank'", path("b"));
+        assert!(refusal.contains(&reason), "{refusal}");
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn detaching_the_new_device_cancels_a_replacement() {
+    let machine = machine(6);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        create(&house, vec![vdev(VdevKind::Raidz1, &["a", "b", "c"])]);
+        assert_eq!(offline(&house, "b"), ["OFFLINE"]);
+        join(&house, "b", "new", true).unwrap();
+        if shape(&house).contains("replacing") {
+            let refusal = join(&house, "raidz1-0", "d", true).unwrap_err().to_string();
+            assert!(
+                refusal.contains("already in replacing/spare config"),
+                "{refusal}"
+            );
+            detach(&house, "new").unwrap();
+            assert_eq!(shape(&house), "raidz1-0(a b c)");
+        }
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn a_vdev_uses_what_its_devices_have_gained() {
+    let machine = machine(7);
+    let promises = Promises::default();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        create(&house, vec![vdev(VdevKind::Mirror, &["a", "b"])]);
+        let size = |house: &House| house.status("tank").unwrap().layout[0].size_bytes;
+        let before = size(&house);
+        promises.make(&house.files("tank"), 0);
+        machine.disk(path("a")).unwrap().grow(256 << 20);
+        assert_eq!(online(&house, "a", true), ["ONLINE"]);
+        assert_eq!(size(&house), before, "the other device has the old size");
+        machine.disk(path("b")).unwrap().grow(256 << 20);
+        assert_eq!(online(&house, "b", true), ["ONLINE"]);
+        let after = size(&house);
+        assert!(after > 3 * before, "{before} and {after}");
+        // More than there was room for.
+        let files = house.files("tank");
+        let file = files.make("large").unwrap();
+        for piece in 0..100 {
+            let bytes = noise(piece, 1 << 20);
+            files.write(file, piece << 20, &bytes).unwrap();
+        }
+        files.sync(file).unwrap();
+        drop(files);
+        house.export("tank", false).unwrap();
+        let house = House::new(host);
+        import(&house);
+        assert_eq!(size(&house), after);
+        promises.check(&house);
+        let files = house.files("tank");
+        let file = files.find("large").unwrap();
+        for piece in 0..100 {
+            let read = files.read(file, piece << 20, 1 << 20).unwrap();
+            assert!(read == noise(piece, 1 << 20), "MiB {piece}");
+        }
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+fn add_spare(house: &House, pool: &str, disk: &str) -> Result<(), Refusal> {
+    let request = Add {
+        name: pool.to_string(),
+        vdevs: vec![leaf(disk, VdevRole::Spare)],
+        ..Add::default()
+    };
+    house.administrator.pool_add(&call(), request).map(|_| ())
+}
+
+/// The state of the hot spare, with its remark.
+fn spare_state(house: &House, pool: &str) -> Option<String> {
+    let layout = house.status(pool).unwrap().layout;
+    let spare = layout.iter().find(|vdev| vdev.role == VdevRole::Spare)?;
+    let remark = spare.remark.as_deref().unwrap_or_default();
+    Some(format!("{} {remark}", spare.state).trim().to_string())
+}
+
+#[test]
+fn a_hot_spare_stands_in_is_returned_and_becomes_a_member() {
+    let machine = machine(8);
+    let promises = Promises::default();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        create(&house, vec![vdev(VdevKind::Raidz1, &["a", "b", "c"])]);
+        let second = Create {
+            name: "second".to_string(),
+            vdevs: vec![leaf("d", VdevRole::Data)],
+            ..Create::default()
+        };
+        house.administrator.pool_create(&call(), second).unwrap();
+        let files = house.files("tank");
+        promises.make(&files, 0);
+        add_spare(&house, "tank", "spare").unwrap();
+        add_spare(&house, "second", "spare").unwrap();
+        assert_eq!(spare_state(&house, "tank").as_deref(), Some("AVAIL"));
+        let refusal = join(&house, "spare", "new", true).unwrap_err().to_string();
+        assert!(
+            refusal.contains("device is reserved as a hot spare"),
+            "{refusal}"
+        );
+        assert_eq!(offline(&house, "b"), ["OFFLINE"]);
+        join(&house, "b", "spare", true).unwrap();
+        let shape_of_tank = |house: &House| shape(house).replace(" spare)", ")");
+        assert!(
+            shape(&house).starts_with("raidz1-0(a spare-1(b spare) c)"),
+            "{}",
+            shape(&house)
+        );
+        assert_eq!(
+            spare_state(&house, "tank").as_deref(),
+            Some("INUSE currently in use")
+        );
+        let elsewhere = spare_state(&house, "second");
+        assert_eq!(elsewhere.as_deref(), Some("INUSE in use by pool 'tank'"));
+        promises.make(&files, 1);
+        let removed = house.administrator.pool_remove(
+            &call(),
+            Remove {
+                name: "tank".to_string(),
+                devices: vec!["spare".to_string()],
+                ..Remove::default()
+            },
+        );
+        assert_eq!(removed.unwrap().refused.len(), 1, "it is in use");
+        detach(&house, "spare").unwrap();
+        assert!(shape_of_tank(&house).starts_with("raidz1-0(a b c)"));
+        assert_eq!(spare_state(&house, "tank").as_deref(), Some("AVAIL"));
+        join(&house, "b", "spare", true).unwrap();
+        drop(files);
+        house.export("tank", false).unwrap();
+        import(&house);
+        assert!(
+            shape(&house).starts_with("raidz1-0(a spare-1(b spare) c)"),
+            "{}",
+            shape(&house)
+        );
+        assert_eq!(
+            spare_state(&house, "tank").as_deref(),
+            Some("INUSE currently in use")
+        );
+        promises.check(&house);
+        detach(&house, "b").unwrap();
+        assert_eq!(shape(&house), "raidz1-0(a spare c)");
+        assert_eq!(spare_state(&house, "tank"), None);
+        assert_eq!(spare_state(&house, "second"), None);
+        promises.check(&house);
+        house.export("tank", false).unwrap();
+        house.export("second", false).unwrap();
+        let house = House::new(host);
+        import(&house);
+        assert_eq!(shape(&house), "raidz1-0(a spare c)");
+        promises.check(&house);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
