@@ -39,6 +39,7 @@ mod reopen;
 mod samples;
 mod scrub;
 mod set;
+mod split;
 mod status;
 mod status_dedup;
 mod status_json;
@@ -102,7 +103,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("attach", usage::ATTACH, attach::attach),
     built("detach", usage::DETACH, detach::run),
     built("replace", usage::REPLACE, attach::replace),
-    missing("split", usage::SPLIT),
+    built("split", usage::SPLIT, split::run),
     BLANK,
     missing("initialize", usage::INITIALIZE),
     built("resilver", usage::RESILVER, scrub::resilver),

@@ -36,6 +36,7 @@ macro_rules! for_each_operation {
             "pool/remove" pool_remove: pool::Remove => pool::Removed, "Removes log vdevs, hot spares and cache devices.";
             "pool/attach" pool_attach: pool::Attach => Done, "Adds a copy to a log vdev, or replaces a device of one.";
             "pool/detach" pool_detach: pool::Detach => Done, "Takes a device out of its mirror.";
+            "pool/split" pool_split: pool::Split => pool::SplitPool, "Makes a pool of one device of each mirror.";
             "pool/offline" pool_offline: pool::Offline => pool::Switched, "Takes devices out of use.";
             "pool/online" pool_online: pool::Online => pool::Switched, "Takes devices into use again.";
             "pool/reopen" pool_reopen: pool::Reopen => Done, "Opens devices again that were not there.";

@@ -56,6 +56,10 @@ impl Administration for Administrator {
         self.command(call, |operation| self.detach(call, &request, operation))
     }
 
+    fn pool_split(&self, call: &Call, request: pool::Split) -> Result<pool::SplitPool, Refusal> {
+        self.command(call, |operation| self.split(call, &request, operation))
+    }
+
     fn pool_offline(&self, call: &Call, request: pool::Offline) -> Result<pool::Switched, Refusal> {
         self.command(call, |operation| self.offline(call, &request, operation))
     }

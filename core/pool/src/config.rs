@@ -23,7 +23,7 @@ use tarn_ondisk::units::{ObjectId, VdevId};
 use tarn_vdev::{AllocationBias, PoolFacts, VdevConfig, VdevKind, VdevTree};
 
 /// The entry of the root vdev's ZAP.
-const ROOT_ZAP: &str = "com.klarasystems:vdev_zap_root";
+pub(crate) const ROOT_ZAP: &str = "com.klarasystems:vdev_zap_root";
 
 impl Pool {
     /// Whether the labels and the MOS are out of date.

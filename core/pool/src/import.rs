@@ -75,6 +75,8 @@ pub struct ImportRequest<'a> {
     pub goes_on: &'a (dyn Fn() -> bool + Sync),
     /// The host that uses it from now on.
     pub owner: PoolOwner,
+    /// The tree of a pool that was just split off another, whose MOS has the tree of that.
+    pub split: Option<&'a VdevConfig>,
 }
 
 /// The tree of an uberblock, before the decision to use it.
@@ -130,7 +132,10 @@ impl Pool {
         let configuration = Directory::new(&first.mos, operation).configuration();
         let configuration =
             configuration.map_err(|error| missing_before_unreadable(&first.vdevs, error))?;
-        let mut trusted = whole_tree(&configuration)?;
+        let mut trusted = match request.split {
+            Some(tree) => tree.clone(),
+            None => whole_tree(&configuration)?,
+        };
         request.paths.fix(suggested.guid, &mut trusted);
         trusted.add_unsaved_dtls(suggested);
         let opened = if trusted == *suggested {
@@ -153,6 +158,10 @@ impl Pool {
                 return Err(error);
             }
             pool.note_empty_logs();
+            if request.split.is_some() {
+                let left = pool.leave_for_sync(crate::split::free_left_behind);
+                left.expect("the queue of a pool is open before its threads start");
+            }
             pool.start_sync();
             if let Err(error) = pool.take_over(operation) {
                 // Closing stops its threads, which hold the devices. The error has what cannot be
@@ -195,7 +204,9 @@ impl Pool {
 }
 
 /// The vdev tree of the configuration in the MOS.
-fn whole_tree(configuration: &tarn_ondisk::nvlist::NvList) -> Result<VdevConfig, ImportError> {
+pub(crate) fn whole_tree(
+    configuration: &tarn_ondisk::nvlist::NvList,
+) -> Result<VdevConfig, ImportError> {
     let tree = configuration
         .list("vdev_tree")
         .map_err(tarn_vdev::ConfigError::from)?;
@@ -388,6 +399,7 @@ fn finish(
             clones.load(directory)?;
             PoolFacts {
                 name: name.as_str().into(),
+                guid: request.candidate.facts.guid,
                 state: PoolState::Active,
                 host_id: request.owner.host_id,
                 host_name: request.owner.host_name.as_str().into(),

@@ -48,6 +48,7 @@ pub mod rewind;
 pub mod scan;
 pub mod size;
 mod space_maps;
+pub mod split;
 mod suspend;
 mod sync;
 mod sync_scope;

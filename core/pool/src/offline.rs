@@ -10,7 +10,7 @@ use crate::error::VdevChangeError;
 use crate::pool::Pool;
 use tarn_ondisk::units::Guid;
 use tarn_probe::Operation;
-use tarn_vdev::{OutOfUse, Standing};
+use tarn_vdev::{ExpectedLabels, OutOfUse, Standing};
 
 impl Pool {
     /// Takes a device out of use, and waits until that is stored.
@@ -50,7 +50,8 @@ impl Pool {
     ) -> Result<Standing, VdevChangeError> {
         self.require_writable()?;
         let Some(log) = self.log_with(guid) else {
-            let standing = self.vdevs().bring_online(guid);
+            let labels = ExpectedLabels::OfPool(self.facts().guid);
+            let standing = self.vdevs().bring_online(guid, labels);
             self.sync_all(operation)?;
             self.fill_devices(operation)?;
             return Ok(standing.unwrap_or(Standing::ONLINE));

@@ -279,18 +279,26 @@ impl Arrays {
         vdev: VdevId,
         index: u64,
     ) -> Result<Option<ObjectId>, PoolError> {
-        let array = self.array(vdev)?.object;
-        let mut word = [0; 8];
-        directory
-            .object(array)?
-            .read(index * WORD_BYTES, &mut word, directory.operation())
-            .map_err(|cause| PoolError::Object {
-                object: array,
-                cause,
-            })?;
-        let id = ObjectId::new(u64::from_le_bytes(word));
-        Ok((!id.is_zero()).then_some(id))
+        map_in(directory, self.array(vdev)?.object, index)
     }
+}
+
+/// The object of a metaslab's log in an array, if there is one.
+pub(crate) fn map_in(
+    directory: Directory<'_>,
+    array: ObjectId,
+    index: u64,
+) -> Result<Option<ObjectId>, PoolError> {
+    let mut word = [0; 8];
+    directory
+        .object(array)?
+        .read(index * WORD_BYTES, &mut word, directory.operation())
+        .map_err(|cause| PoolError::Object {
+            object: array,
+            cause,
+        })?;
+    let id = ObjectId::new(u64::from_le_bytes(word));
+    Ok((!id.is_zero()).then_some(id))
 }
 
 /// The allocation class of a vdev.

@@ -9,6 +9,7 @@ use crate::directory::{LEAF_ZAP, TOP_ZAP};
 use crate::error::PoolError;
 use crate::features::SyncingFeatures;
 use crate::mos_writer::MosWriter;
+use crate::space_maps::map_in;
 use crate::sync_scope::SyncScope;
 use tarn_dataset::task::FeatureCounts;
 use tarn_ondisk::declare::ByteOrder;
@@ -40,19 +41,28 @@ pub(crate) fn free(scope: &SyncScope<'_>, vdev: &VdevConfig) -> Result<(), PoolE
 /// Frees the space maps of a top-level vdev, and their array.
 #[doc(alias = "vdev_destroy_spacemaps")]
 pub(crate) fn free_space_maps(scope: &SyncScope<'_>, vdev: VdevId) -> Result<(), PoolError> {
-    let (writer, pool) = (scope.writer, scope.pool);
-    let tops = pool.vdevs().top_levels();
+    let tops = scope.pool.vdevs().top_levels();
     let top = tops.iter().find(|top| top.id == vdev);
     let Some(top) = top.filter(|top| !top.metaslab_array.is_zero()) else {
         return Ok(());
     };
     let count = tarn_vdev::sizes::metaslab_count(top.asize, top.metaslab_shift);
+    free_array(scope, top.metaslab_array, count)
+}
+
+/// Frees an array of so many space maps, and the space maps.
+pub(crate) fn free_array(
+    scope: &SyncScope<'_>,
+    array: ObjectId,
+    count: u64,
+) -> Result<(), PoolError> {
+    let writer = scope.writer;
     for index in 0..count {
-        if let Some(map) = pool.arrays.map_of(writer.directory(), vdev, index)? {
+        if let Some(map) = map_in(writer.directory(), array, index)? {
             free_space_map(writer, scope.features, map)?;
         }
     }
-    writer.free(top.metaslab_array)
+    writer.free(array)
 }
 
 /// Frees a space map, and counts its use of `spacemap_histogram` down where it has a histogram: one

@@ -125,6 +125,17 @@ impl VdevConfig {
         })
     }
 
+    /// A device of this mirror as a top-level vdev of another pool, with the space maps of the
+    /// mirror. None for a device of another vdev.
+    #[doc(alias = "spa_vdev_split_mirror")]
+    pub fn split_off(&self, leaf: Guid) -> Option<VdevConfig> {
+        let index = self.leaf_index(leaf);
+        let index = index.filter(|_| self.kind == VdevKind::Mirror)?;
+        let (mut top, mut split) = (self.clone(), self.children[index].clone());
+        hand_over_top(&mut top, &mut split);
+        Some(split)
+    }
+
     /// The kind of the vdev whose child has this guid.
     pub fn parent_kind(&self, child: Guid) -> Option<VdevKind> {
         let vdevs = self.walk().into_iter();

@@ -12,7 +12,7 @@ use crate::dtl::Dtl;
 use crate::health::{Reason, Standing, VdevState};
 use crate::leaf::Leaf;
 use crate::top::TopVdev;
-use crate::tree::VdevTree;
+use crate::tree::{ExpectedLabels, VdevTree};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tarn_ondisk::units::{Guid, Txg, VdevId};
@@ -63,8 +63,27 @@ impl VdevTree {
         // A device that failed before gets the standing that the administrator asked for.
         leaf.set_standing(standing);
         leaf.set_lasting(matches!(how, OutOfUse::Offline | OutOfUse::Faulted));
-        self.set_offline_in_config(guid, how == OutOfUse::Offline);
+        // A device that is faulted while it is offline is offline again when that is cleared.
+        if matches!(how, OutOfUse::Offline | OutOfUse::OfflineForNow) {
+            self.set_offline_in_config(guid, how == OutOfUse::Offline);
+        }
         true
+    }
+
+    /// Whether a device that failed goes offline when the failure is cleared. Then it is offline.
+    #[doc(alias = "vdev_clear")]
+    pub fn return_to_offline(&self, guid: Guid) -> bool {
+        let root = self.config();
+        let was_offline = root.find(guid).is_some_and(|vdev| vdev.condition.offline);
+        if let Some(leaf) = self.leaf(guid).filter(|_| was_offline) {
+            let state = VdevState::Offline;
+            leaf.set_standing(Standing {
+                state,
+                reason: None,
+            });
+            self.note_change();
+        }
+        was_offline
     }
 
     /// Adds the dirty time log of a device that the MOS has.
@@ -169,9 +188,9 @@ impl VdevTree {
 
     /// Opens a device again that was offline or failed: `zpool online`, `zpool clear`. It keeps its
     /// dirty time log until it is resilvered. Gives its standing: unavailable if it cannot be
-    /// opened, or its labels are those of another device.
+    /// opened, or its labels are not as expected.
     #[doc(alias("vdev_online", "vdev_reopen"))]
-    pub fn bring_online(&self, guid: Guid) -> Option<Standing> {
+    pub fn bring_online(&self, guid: Guid, labels: ExpectedLabels) -> Option<Standing> {
         let top = self.top(self.top_of(guid)?)?;
         let leaf = self.leaf(guid)?;
         self.set_offline_in_config(guid, false);
@@ -190,7 +209,9 @@ impl VdevTree {
         // Nothing is read or written there before its labels are checked.
         let opened = Leaf::new(&config, top.sector_bytes());
         opened.open(&self.host, &config, self.mode);
-        top.check_label(&opened, self.config().guid);
+        if let ExpectedLabels::OfPool(pool) = labels {
+            top.check_label(&opened, pool);
+        }
         top.check_size(&opened);
         leaf.adopt(&opened);
         self.change_config(|root| {
@@ -227,9 +248,10 @@ impl VdevTree {
             let standing = leaf.standing();
             matches!(standing.state, VdevState::Unavailable | VdevState::Removed)
         };
+        let labels = ExpectedLabels::OfPool(self.config().guid);
         let mut back = Vec::new();
         for leaf in self.leaves().into_iter().filter(absent) {
-            let standing = self.bring_online(leaf.guid);
+            let standing = self.bring_online(leaf.guid, labels);
             if standing.is_some_and(|standing| standing.state.is_usable()) {
                 back.push(leaf.guid);
             }

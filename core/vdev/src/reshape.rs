@@ -36,6 +36,11 @@ pub struct Departed {
 }
 
 impl Departed {
+    /// Closes the devices, which keep their labels.
+    pub fn release(self) {
+        self.leaves.iter().for_each(|leaf| leaf.close());
+    }
+
     /// Whether no device has left.
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
@@ -221,7 +226,7 @@ impl NewLeaf {
 }
 
 /// An index that is not in use.
-fn hole(vdev: VdevId) -> VdevConfig {
+pub fn hole(vdev: VdevId) -> VdevConfig {
     let mut hole = VdevConfig::new(VdevKind::Hole, Guid::ZERO);
     hole.id = vdev.get();
     hole.top_level = Some(TopLevelConfig {

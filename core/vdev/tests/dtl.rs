@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tarn_host::sim::Fault;
 use tarn_host::{Action, Buffer, Errno};
 use tarn_ondisk::units::Txg;
-use tarn_vdev::{Dtl, PhysicalWrite, Place, VdevKind, VdevTree};
+use tarn_vdev::{Dtl, ExpectedLabels, PhysicalWrite, Place, VdevKind, VdevTree};
 
 const MIRROR: VdevKind = VdevKind::Mirror;
 
@@ -50,7 +50,7 @@ fn a_device_that_is_offline_misses_what_is_born_until_it_is_back() {
     write(&tree, &[born(16384, 7)]).unwrap();
     assert_eq!(missed(&tree), [(7, 7), (10, 12)]);
     tree.note_stored_txg(Txg::new(12));
-    tree.bring_online(guid_of(1)).unwrap();
+    tree.bring_online(guid_of(1), ExpectedLabels::Any).unwrap();
     assert_eq!(missed(&tree), [(7, 7), (10, 13)]);
     write(&tree, &[born(24576, 14)]).unwrap();
     assert_eq!(missed(&tree), [(7, 7), (10, 13)], "it is written again");

@@ -10,8 +10,8 @@ use tarn_host::{Action, Buffer, Errno, OpenMode, SimHost, SimOptions};
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{PhysicalSize, Txg, VdevId, VdevOffset};
 use tarn_vdev::{
-    Need, OpenError, OpenOptions, PhysicalWrite, Place, ReadRequest, Reason, VdevKind,
-    VdevReadError, VdevState, VdevWriteError,
+    ExpectedLabels, Need, OpenError, OpenOptions, PhysicalWrite, Place, ReadRequest, Reason,
+    VdevKind, VdevReadError, VdevState, VdevWriteError,
 };
 
 const MIRROR: VdevKind = VdevKind::Mirror;
@@ -111,7 +111,9 @@ fn raidz_reads_without_any_devices_up_to_its_parity() {
                     );
                 }
                 for disk in lost {
-                    let standing = tree.bring_online(guid_of(disk)).unwrap();
+                    let standing = tree
+                        .bring_online(guid_of(disk), ExpectedLabels::Any)
+                        .unwrap();
                     assert_eq!(standing.state, VdevState::Online);
                     tree.leaf(guid_of(disk)).unwrap().clear_dtl();
                 }

@@ -11,7 +11,8 @@ use tarn_host::{Buffer, Host, JoinHandle};
 use tarn_ondisk::units::VdevId;
 use tarn_probe::{Operation, OperationKind};
 use tarn_vdev::{
-    PhysicalWrite, Place, SuspensionDoor, VdevKind, VdevState, VdevTree, VdevWriteError,
+    ExpectedLabels, PhysicalWrite, Place, SuspensionDoor, VdevKind, VdevState, VdevTree,
+    VdevWriteError,
 };
 
 /// A mirror of the disks 0 and 1, and disk 2.
@@ -224,7 +225,10 @@ fn a_device_that_missed_groups_is_not_relied_on_because_it_failed_once_more() {
         pool.vanish(&[0]);
         pool.store(on_mirror(PROMISED));
         pool.put_back(&[0]);
-        let standing = pool.tree.bring_online(guid_of(0)).unwrap();
+        let standing = pool
+            .tree
+            .bring_online(guid_of(0), ExpectedLabels::Any)
+            .unwrap();
         assert_eq!(standing.state, VdevState::Online);
         pool.store(on_mirror(LATER));
         pool.vanish(&[0, 1]);

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use tarn_administration::administration::Administration;
 use tarn_administration::messages::Refusal;
 use tarn_administration::messages::pool::{
-    Add, Attach, Create, Detach, Import, Offline, Online, Remove, Switched, VdevKind, VdevRole,
-    VdevSpec, VdevStatus,
+    Add, Attach, Create, Detach, Import, Offline, Online, Remove, Split, Switched, VdevKind,
+    VdevRole, VdevSpec, VdevStatus,
 };
 use tarn_host::Host;
 use tarn_host::sim::{SimHost, SimOptions};
@@ -488,4 +488,83 @@ fn a_hot_spare_stands_in_is_returned_and_becomes_a_member() {
         house.export("tank", false).unwrap();
     });
     run.unwrap();
+}
+
+fn split(house: &House, devices: &[&str]) -> Result<(), Refusal> {
+    let request = Split {
+        name: "tank".to_string(),
+        new_name: "half".to_string(),
+        devices: devices.iter().map(ToString::to_string).collect(),
+        ..Split::default()
+    };
+    house.administrator.pool_split(&call(), request).map(|_| ())
+}
+
+fn import_half(house: &House) -> bool {
+    let request = Import {
+        search: search(),
+        pool: Some("half".to_string()),
+        altroot: Some("/half".to_string()),
+        ..Import::default()
+    };
+    house.administrator.pool_import(&call(), request).is_ok()
+}
+
+#[test]
+fn a_pool_of_mirrors_is_split_in_two() {
+    let machine = machine(9);
+    let promises = Promises::default();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        let mirrors = vec![
+            vdev(VdevKind::Mirror, &["a", "b"]),
+            vdev(VdevKind::Mirror, &["c", "d"]),
+        ];
+        create(&house, mirrors);
+        add_spare(&house, "tank", "spare").unwrap();
+        let files = house.files("tank");
+        (0..20).for_each(|number| promises.make(&files, number));
+        let refusal = split(&house, &["a", "b"]).unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            "Unable to split tank: Device list must include at most one disk from each mirror"
+        );
+        split(&house, &["c"]).unwrap();
+        assert!(shape(&house).starts_with("a d"), "{}", shape(&house));
+        (20..30).for_each(|number| promises.make(&files, number));
+        promises.check(&house);
+        drop(files);
+        assert!(import_half(&house));
+        let half = house.status("half").unwrap();
+        assert_eq!((&*half.state, half.layout.len()), ("ONLINE", 2));
+        assert_eq!(half.layout[0].name, path("b"));
+        let files = house.files("half");
+        for number in 0..20 {
+            let file = files.find(&format!("file{number}")).unwrap();
+            assert!(files.read(file, 0, SIZE).unwrap() == noise(number, SIZE));
+        }
+        assert!(files.find("file25").is_err());
+        let file = files.make("own").unwrap();
+        files.write(file, 0, &noise(77, SIZE)).unwrap();
+        files.sync(file).unwrap();
+        drop(files);
+        house.export("half", false).unwrap();
+        house.export("tank", false).unwrap();
+        let house = House::new(host);
+        import(&house);
+        assert!(import_half(&house));
+        promises.check(&house);
+        house.export("tank", false).unwrap();
+        house.export("half", false).unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn power_may_fail_at_any_write_while_a_pool_is_split() {
+    cut_everywhere(&Case {
+        vdev: (VdevKind::Mirror, &["a", "b"]),
+        work: |_, house| split(house, &[]).unwrap(),
+        shapes: &["mirror-0(a b)", "a"],
+    });
 }

@@ -204,6 +204,38 @@ pub struct Detach {
     pub device: String,
 }
 
+/// `zpool split`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Split {
+    /// The pool of mirrors.
+    pub name: String,
+    /// The name of the new pool.
+    pub new_name: String,
+    /// Devices that leave; of the other mirrors the last.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// `-R`: the new pool is imported there.
+    #[serde(default)]
+    pub altroot: Option<String>,
+    /// `-o property=value`; mount options without a value.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// `-n`: only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Reply to [`Split`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SplitPool {
+    /// The devices of the new pool.
+    #[serde(default)]
+    pub layout: Vec<VdevStatus>,
+    /// Warnings for people, such as mounts that failed.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
 /// `zpool offline`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Offline {

@@ -65,6 +65,9 @@ impl Administrator {
         let _turn = self.engine.turn(open)?;
         let operation = self.engine.operation(0);
         for guid in failed() {
+            if open.pool.vdevs().return_to_offline(guid) {
+                continue;
+            }
             // A device that does not come back stays as it is, as `zpool status` shows.
             let back = open.pool.bring_online(guid, &operation);
             if back.is_ok_and(|standing| standing.state.is_usable()) {

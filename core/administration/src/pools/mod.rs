@@ -22,6 +22,7 @@ mod scan;
 mod scrub;
 mod set;
 mod spares;
+mod split;
 mod sync;
 mod upgrade;
 mod vdev_change;

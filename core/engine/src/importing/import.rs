@@ -247,6 +247,7 @@ impl Engine {
             discards_logs: discards_logs(&options.mount_options),
             goes_on: &goes_on,
             owner: self.owner(),
+            split: None,
         };
         let action = match rename {
             None => format!("cannot import '{name}'"),
@@ -476,6 +477,7 @@ impl Engine {
             discards_logs: false,
             goes_on: &|| true,
             owner: self.owner(),
+            split: None,
         }
     }
 

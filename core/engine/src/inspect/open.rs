@@ -117,6 +117,7 @@ impl Inspection {
             discards_logs: false,
             goes_on: &|| true,
             owner: PoolOwner::default(),
+            split: None,
         };
         let pool = Pool::import(host, &cache, &request, &operation).map_err(|cause| {
             let name = name.to_string();

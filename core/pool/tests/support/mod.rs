@@ -177,6 +177,7 @@ fn import_with(
         discards_logs: false,
         goes_on: &|| true,
         owner: owner.clone(),
+        split: None,
     };
     let cache = Cache::new(host, CacheOptions::default(), registry());
     Pool::import(host, &cache, &request, operation)
