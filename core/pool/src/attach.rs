@@ -210,10 +210,16 @@ impl Pool {
         if sectors.logical > facts.ashift || shift.is_none_or(|shift| shift > facts.ashift) {
             return Err(VdevChangeError::LargerSectors);
         }
-        let mut config = match new.spare {
-            Some(spare) => spare.clone(),
-            None => VdevConfig::new(kind, new_guid(self.host())),
-        };
+        let guid = new.spare.map(|spare| spare.guid);
+        let guid = guid.unwrap_or_else(|| new_guid(self.host()));
+        let mut config = VdevConfig::new(kind, guid);
+        if let Some(spare) = new.spare {
+            config.is_spare = true;
+            config.device_id.clone_from(&spare.device_id);
+            config.physical_path.clone_from(&spare.physical_path);
+            config.enclosure_path.clone_from(&spare.enclosure_path);
+            config.whole_disk = spare.whole_disk;
+        }
         config.path = Some(new.path.into());
         config.create_txg = old.create_txg;
         if kind == VdevKind::Disk {

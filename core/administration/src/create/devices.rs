@@ -24,6 +24,10 @@ use tarn_vdev::{PoolState, VdevConfig, VdevKind, Window, open_window};
 #[doc(alias = "SPA_MINDEVSIZE")]
 pub(crate) const DEVICE_BYTES_MIN: u64 = 64 << 20;
 
+/// The reason against a device that is given twice, or is a hot spare of the pool already.
+pub(crate) const SAME_DEVICE: &str = "one or more vdevs refer to the same device, or one of\n\
+                the devices is part of an active md or lvm device";
+
 /// The vdevs that a layout makes.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
@@ -117,9 +121,11 @@ pub(crate) fn check(
     specs.iter().for_each(|spec| collect(spec, &mut paths));
     for (path, role) in &paths {
         if !seen.insert(host.resolve(Path::new(path))) {
-            let reason = "one or more vdevs refer to the same device, or one of\n\
-                the devices is part of an active md or lvm device";
-            return Err(Refusal::new(RefusalKind::Invalid, asking.action, reason));
+            return Err(Refusal::new(
+                RefusalKind::Invalid,
+                asking.action,
+                SAME_DEVICE,
+            ));
         }
         if let Some(dataset) = (asking.own_mount)(Path::new(path)) {
             return Err(lies_on_own_mount(asking.action, path, &dataset));

@@ -4,7 +4,7 @@ use super::create::planned_layout;
 use super::vdev_status::layout_of_pool;
 use crate::administration::Call;
 use crate::administrator::Administrator;
-use crate::create::devices::{self, Asking, Layout, Redundancy};
+use crate::create::devices::{self, Asking, Layout, Redundancy, SAME_DEVICE};
 use crate::messages::pool::{Add, Created};
 use crate::messages::{Refusal, RefusalKind};
 use tarn_engine::refusals::of_task;
@@ -47,6 +47,11 @@ impl Administrator {
             },
         };
         let layout = devices::check(&self.engine.host, &request.vdevs, &asking)?;
+        let auxiliary = open.pool.vdevs().auxiliary();
+        let is_spare = |new: &VdevConfig| auxiliary.spares.iter().any(|old| old.path == new.path);
+        if layout.spares.iter().any(is_spare) {
+            return Err(Refusal::new(RefusalKind::Busy, action, SAME_DEVICE));
+        }
         if request.dry_run {
             return Ok(Created {
                 layout: planned_layout(&request.vdevs),
