@@ -14,6 +14,7 @@ use tarn_dataset::task::InternalEvent;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::units::VdevId;
 use tarn_probe::Operation;
+use tarn_vdev::sizes::metaslab_count;
 
 /// The property with which vdevs grow by themselves.
 #[doc(alias = "ZPOOL_PROP_AUTOEXPAND")]
@@ -50,20 +51,32 @@ impl Pool {
 #[doc(alias = "vdev_expand")]
 pub(crate) fn expand(scope: &SyncScope<'_>, vdev: VdevId) -> Result<(), PoolError> {
     let pool = scope.pool;
+    let before = space_bytes(pool);
     if !pool.vdevs().expand(vdev) {
         return Ok(());
     }
     pool.io().vdevs_changed();
-    let tops = pool.vdevs().top_levels();
-    let top = tops.iter().find(|top| top.id == vdev);
-    let top = top.expect("a vdev that was expanded is in the tree");
     pool.grown.lock().push(vdev);
-    scope.context.record(InternalEvent {
-        name: "vdev online expand",
-        dataset: None,
-        text: format!("{} asize={}", top.name, top.asize.get()),
-    });
+    let after = space_bytes(pool);
+    if after > before {
+        let (name, grown) = (pool.name(), after - before);
+        scope.context.record(InternalEvent {
+            name: "vdev online",
+            dataset: None,
+            text: format!("pool '{name}' size: {after}(+{grown})"),
+        });
+    }
     Ok(())
+}
+
+/// The room in the metaslabs of all vdevs that hold data.
+#[doc(alias = "metaslab_class_get_space")]
+fn space_bytes(pool: &Pool) -> u64 {
+    let tops = pool.vdevs().top_levels().into_iter();
+    let with_data = tops.filter(|top| !top.is_log && top.metaslab_shift != 0);
+    with_data
+        .map(|top| metaslab_count(top.asize, top.metaslab_shift) << top.metaslab_shift)
+        .sum()
 }
 
 /// Expands all vdevs whose devices have more room, if the property says so.

@@ -259,11 +259,8 @@ impl VdevTree {
         for top in self.tops() {
             for leaf in top.leaves.iter().filter(|leaf| leaf.is_usable()) {
                 if !leaf.is_at_path(&self.host) {
-                    let removed = Standing {
-                        state: VdevState::Removed,
-                        reason: None,
-                    };
-                    self.retire(&top, leaf, removed);
+                    let gone = Standing::because(VdevState::Unavailable, Reason::OpenFailed);
+                    self.retire(&top, leaf, gone);
                 }
             }
         }

@@ -11,7 +11,7 @@ use tarn_administration::messages::pool::{
     VdevRole, VdevSpec, VdevStatus,
 };
 use tarn_host::Host;
-use tarn_host::sim::{SimHost, SimOptions};
+use tarn_host::sim::{Fault, SimHost, SimOptions};
 use tarn_hostile::house::{DISKS, Files, House, call, noise, search};
 
 const SIZE: usize = 9_000;
@@ -567,4 +567,62 @@ fn power_may_fail_at_any_write_while_a_pool_is_split() {
         work: |_, house| split(house, &[]).unwrap(),
         shapes: &["mirror-0(a b)", "a"],
     });
+}
+
+#[test]
+fn a_second_device_fails_while_one_is_replaced_and_both_are_replaced() {
+    let machine = machine(10);
+    let promises = Promises::default();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        create(&house, vec![vdev(VdevKind::Raidz2, &["a", "b", "c", "d"])]);
+        let files = house.files("tank");
+        (0..40).for_each(|number| promises.make(&files, number));
+        machine.disk(path("b")).unwrap().inject(Fault::Vanish);
+        while_promising(host, &house, &promises, || {
+            join(&house, "b", "new", true).unwrap();
+            machine.disk(path("c")).unwrap().inject(Fault::Vanish);
+            join(&house, "c", "spare", true).unwrap();
+            settle(host, &house);
+        });
+        assert_eq!(shape(&house), "raidz2-0(a new spare d)");
+        assert_eq!(house.status("tank").unwrap().state, "ONLINE");
+        promises.check(&house);
+        // Any two of the devices may fail now.
+        machine.disk(path("a")).unwrap().inject(Fault::Vanish);
+        machine.disk(path("d")).unwrap().inject(Fault::Vanish);
+        promises.make(&files, 500);
+        promises.check(&house);
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn a_device_that_was_away_gets_what_it_missed() {
+    let machine = machine(11);
+    let promises = Promises::default();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        create(&house, vec![vdev(VdevKind::Mirror, &["a", "b"])]);
+        let files = house.files("tank");
+        promises.make(&files, 0);
+        assert_eq!(offline(&house, "b"), ["OFFLINE"]);
+        (1..30).for_each(|number| promises.make(&files, number));
+        assert_eq!(online(&house, "b", false), ["ONLINE"]);
+        // It can stand alone when it is filled.
+        while offline(&house, "a") != ["OFFLINE"] {
+            host.sleep(std::time::Duration::from_millis(50));
+        }
+        promises.check(&house);
+        promises.make(&files, 30);
+        drop(files);
+        house.export("tank", false).unwrap();
+        let house = House::new(host);
+        import(&house);
+        promises.check(&house);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
 }

@@ -8,11 +8,13 @@ use crate::administrator::Administrator;
 use crate::create::devices::{self, Asking, Redundancy};
 use crate::messages::pool::{Attach, VdevKind, VdevRole, VdevSpec};
 use crate::messages::{Done, Refusal, RefusalKind};
+use std::path::Path;
 use tarn_engine::engine::OpenPool;
+use tarn_host::OpenMode;
 use tarn_pool::attach::{Joining, Newcomer};
 use tarn_probe::Operation;
 use tarn_vdev::VdevKind::{Raidz, Spare};
-use tarn_vdev::{AuxiliaryKind, VdevConfig};
+use tarn_vdev::{AuxiliaryKind, VdevConfig, open_window};
 
 impl Administrator {
     pub(crate) fn attach(
@@ -74,6 +76,12 @@ impl Administrator {
 
     /// Refuses a new device that is in use.
     fn check_newcomer(&self, request: &Attach, action: &str) -> Result<(), Refusal> {
+        let path = Path::new(&request.new_device);
+        let window = open_window(&self.engine.host, path, OpenMode::ReadOnly);
+        if window.is_ok_and(|window| window.size_bytes() < devices::DEVICE_BYTES_MIN) {
+            let reason = "device is too small";
+            return Err(Refusal::new(RefusalKind::Device, action, reason));
+        }
         let asking = Asking {
             action,
             force: request.force,
