@@ -390,6 +390,9 @@ impl SimHost {
     }
 
     pub(crate) fn list_directory(&self, path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
+        if self.file_kind(path) == FileKind::File {
+            return Err(FileError::new("list", path, Errno(libc::ENOTDIR)));
+        }
         let disks: Vec<PathBuf> = self.machine.disks.lock().keys().cloned().collect();
         let files: Vec<PathBuf> = self.machine.files.lock().keys().cloned().collect();
         let mut inside: Vec<PathBuf> = disks.into_iter().chain(files).collect();
