@@ -197,7 +197,7 @@ impl Pool {
 
     /// Writes this host into the labels.
     fn take_over(self: &Arc<Self>, operation: &Operation) -> Result<(), ImportError> {
-        self.sync_all(operation)?;
+        self.sync_imported(operation)?;
         self.end_multihost_if_off(operation)?;
         Ok(self.clean_up(operation).map_err(PoolError::from)?)
     }

@@ -416,11 +416,29 @@ impl Pool {
         if let Some(why) = self.failure() {
             return Err(TaskError::Suspended { why });
         }
-        // All changes so far are in the open txg, or in an earlier one.
         let is_silent = || self.vdevs().silent_ns() > PATIENCE_NS;
-        let stored = self
-            .txgs()
-            .wait_stored_unless(self.txgs().open_txg(), &is_silent, operation);
+        self.wait_stored_unless(&is_silent, operation)
+    }
+
+    /// As [`sync_all`](Self::sync_all), and fails when the pool is suspended meanwhile: no command
+    /// could resume a pool that is still being imported.
+    ///
+    /// # Errors
+    /// The pool is suspended or being closed.
+    pub(crate) fn sync_imported(&self, operation: &Operation) -> Result<(), TaskError> {
+        let is_suspended = || self.failure().is_some();
+        self.wait_stored_unless(&is_suspended, operation)
+    }
+
+    /// Waits until all earlier changes are stored, or `gives_up` says so.
+    fn wait_stored_unless(
+        &self,
+        gives_up: &dyn Fn() -> bool,
+        operation: &Operation,
+    ) -> Result<(), TaskError> {
+        // All changes so far are in the open txg, or in an earlier one.
+        let txgs = self.txgs();
+        let stored = txgs.wait_stored_unless(txgs.open_txg(), gives_up, operation);
         stored.map_err(|error| match error {
             AssignError::Suspended => self.suspended(),
             AssignError::Stopped => TaskError::Stopped,
