@@ -17,6 +17,7 @@
 
 use crate::config;
 use crate::create::new_guid;
+use crate::detach::label_of_none;
 use crate::error::{ImportError, VdevChangeError};
 use crate::fill::TXGS_AT_ONCE;
 use crate::log_holds::LogHold;
@@ -158,7 +159,10 @@ impl Pool {
                 joining: Some(leaf),
                 heir: change.heir,
             });
-            pool.depart(departed, None);
+            if !departed.is_empty() {
+                let label = label_of_none(&pool.facts(), &root, id, old.guid);
+                pool.depart(departed, Some(label));
+            }
             vdev_objects::free(scope, &change.leaf)?;
             let has_root_zap = scope.features.now().is_active(Feature::VdevZapsV2.guid());
             config::create_vdev_objects(scope.writer, pool.vdevs(), has_root_zap)?;

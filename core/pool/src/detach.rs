@@ -9,7 +9,8 @@
 //!
 //! # After a crash
 //! The pool is found with the device or without it; in the second case the device may still have
-//! its labels.
+//! its labels. When the txg is stored it gets those of txg 0, as OpenZFS writes them: they name the
+//! pool, and no import takes the device for a member.
 
 use crate::auxiliary_devices;
 use crate::error::{PoolError, VdevChangeError};
@@ -20,22 +21,22 @@ use crate::sync_scope::SyncScope;
 use crate::vdev_objects;
 use tarn_dataset::task::InternalEvent;
 use tarn_ondisk::nvlist::NvList;
-use tarn_ondisk::units::Guid;
+use tarn_ondisk::units::{Guid, Txg, VdevId};
 use tarn_probe::Operation;
 use tarn_vdev::label_config::spare_label;
-use tarn_vdev::{AuxiliaryKind, Change, Departed, Needed};
+use tarn_vdev::{AuxiliaryKind, Change, Departed, Needed, PoolFacts, VdevConfig};
 
 /// The refusal for a device without copies.
 const NOT_A_MIRROR: VdevChangeError = VdevChangeError::WrongKind {
     why: "only applicable to mirror and replacing vdevs",
 };
 
-/// A device that left the pool in the syncing txg. Its labels are cleared when that is stored.
+/// A device that left the pool in the syncing txg. It gets this label when that is stored: of txg 0,
+/// or of a hot spare that is idle from then on; without one its labels are cleared.
 #[derive(Debug)]
 pub(crate) struct Leaver {
     device: Departed,
-    /// The label of a hot spare that is idle from then on.
-    spare: Option<NvList>,
+    label: Option<NvList>,
 }
 
 impl Pool {
@@ -82,18 +83,30 @@ impl Pool {
         Ok(kept_spare)
     }
 
-    /// Clears the labels of a device when the syncing txg is stored, or makes it an idle hot spare.
-    pub(crate) fn depart(&self, device: Departed, spare: Option<NvList>) {
-        self.departed.lock().push(Leaver { device, spare });
+    /// Clears the labels of a device when the syncing txg is stored, or gives it this one.
+    pub(crate) fn depart(&self, device: Departed, label: Option<NvList>) {
+        self.departed.lock().push(Leaver { device, label });
     }
 
     /// Called when the txg is stored in which devices left the pool.
     pub(crate) fn clear_departed(&self) {
         let departed = std::mem::take(&mut *self.departed.lock());
-        for Leaver { device, spare } in departed {
-            device.clear(spare.as_ref());
+        for Leaver { device, label } in departed {
+            device.clear(label.as_ref());
         }
     }
+}
+
+/// The label of a device that left this tree: of txg 0, so that it belongs to no pool.
+#[doc(alias = "VDEV_LABEL_REMOVE")]
+pub(crate) fn label_of_none(
+    facts: &PoolFacts,
+    root: &VdevConfig,
+    top: VdevId,
+    leaf: Guid,
+) -> NvList {
+    let leaf = root.find(leaf).expect("a device that left was in the tree");
+    facts.first_label_of(root, top.index(), leaf, Txg::ZERO)
 }
 
 /// Removes a device from its vdev in the syncing txg, if what is needed stays. Gives the hot spare
@@ -121,8 +134,12 @@ pub(crate) fn take_out(
         return Ok(None);
     };
     let leaf = &change.leaf;
-    let version = pool.facts().version;
-    pool.depart(departed, leaf.is_spare.then(|| spare_label(version, leaf)));
+    let facts = pool.facts();
+    let label = match leaf.is_spare {
+        true => spare_label(facts.version, leaf),
+        false => label_of_none(&facts, &root, id, guid),
+    };
+    pool.depart(departed, Some(label));
     pool.saved_dtls.lock().remove(&guid);
     vdev_objects::free(scope, leaf)?;
     if let Some(kept) = change.kept_spare {

@@ -28,6 +28,7 @@ use tarn_vdev::{Needed, VdevConfig, VdevKind};
 /// time logs were emptied of what a resilver filled.
 #[doc(alias("spa_vdev_resilver_done", "vdev_resilver_done"))]
 pub(crate) fn finish(scope: &SyncScope<'_>) -> Result<(), PoolError> {
+    scope.pool.vdevs().note_resilvered();
     let mut has_left = false;
     // Each turn removes a device, so that there is a last one.
     loop {

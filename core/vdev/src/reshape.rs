@@ -46,13 +46,12 @@ impl Departed {
         self.leaves.is_empty()
     }
 
-    /// Clears the labels of the devices and closes them. A hot spare gets the label of one that is
-    /// not in use, if `spare` composes it. A device that cannot be written keeps its labels, which
-    /// no import takes for the pool's.
-    pub fn clear(self, spare: Option<&NvList>) {
+    /// Clears the labels of the devices, or writes this one, and closes them. A device that cannot
+    /// be written keeps its labels, which no import takes for the pool's.
+    pub fn clear(self, label: Option<&NvList>) {
         for leaf in &self.leaves {
             if let Some(window) = leaf.window() {
-                drop(match spare {
+                drop(match label {
                     None => labels::clear_labels(&window),
                     Some(label) => labels::create_labels(&window, label),
                 });
@@ -168,6 +167,26 @@ impl VdevTree {
         drop(state);
         self.note_change();
         Some(Departed { leaves: departed })
+    }
+
+    /// Notes which devices that joined are whole now: their configuration has no `resilver_txg` any
+    /// more.
+    pub fn note_resilvered(&self) {
+        let whole = |guid: Guid| self.leaf(guid).is_some_and(|leaf| leaf.is_whole());
+        let root = self.state.read().root.clone();
+        let joined = root.leaves().into_iter();
+        let joined = joined.filter(|leaf| leaf.resilver_txg().is_some() && whole(leaf.guid));
+        let filled: Vec<Guid> = joined.map(|leaf| leaf.guid).collect();
+        if filled.is_empty() {
+            return;
+        }
+        self.change_config(|root| {
+            root.change_each(&mut |vdev| {
+                if filled.contains(&vdev.guid) {
+                    vdev.set_resilver_txg(None);
+                }
+            });
+        });
     }
 
     /// Whether a data vdev's other devices lack blocks that this device has, by the dirty time

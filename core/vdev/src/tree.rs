@@ -253,9 +253,6 @@ impl VdevTree {
                 vdev.condition.removed |= standing.state == VdevState::Removed;
                 vdev.condition.reason = standing.reason.and_then(Reason::stored);
                 vdev.set_unsaved_dtl(leaf.unsaved_dtl());
-                if leaf.is_whole() {
-                    vdev.set_resilver_txg(None);
-                }
             }
         });
         root

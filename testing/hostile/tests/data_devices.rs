@@ -11,7 +11,7 @@ use tarn_administration::messages::pool::{
     VdevRole, VdevSpec, VdevStatus,
 };
 use tarn_host::Host;
-use tarn_host::sim::{Fault, SimHost, SimOptions};
+use tarn_host::sim::{Fault, Random, SimHost, SimOptions};
 use tarn_hostile::house::{DISKS, Files, House, call, noise, search};
 
 const SIZE: usize = 9_000;
@@ -170,11 +170,22 @@ impl Promises {
 
 /// A thread calls `fsync` all the time while `work` is done.
 fn while_promising(host: &Host, house: &House, promises: &Promises, work: impl FnOnce()) {
+    while_promising_from(1_000, host, house, promises, work);
+}
+
+/// As [`while_promising`], with files from this number on.
+fn while_promising_from(
+    first: u64,
+    host: &Host,
+    house: &House,
+    promises: &Promises,
+    work: impl FnOnce(),
+) {
     let done = Arc::new(AtomicBool::new(false));
     let files = Files::of(house.files("tank").system().clone());
     let (promises, is_done) = (promises.clone(), done.clone());
     let writer = host.spawn("writer", move || {
-        let mut number = 1_000;
+        let mut number = first;
         while !is_done.load(Ordering::Relaxed) {
             promises.make(&files, number);
             number += 1;
@@ -625,4 +636,93 @@ fn a_device_that_was_away_gets_what_it_missed() {
         house.export("tank", false).unwrap();
     });
     run.unwrap();
+}
+
+/// The devices at the leaves of the data vdevs, by the last parts of their paths.
+fn members(house: &House) -> Vec<String> {
+    fn leaves(vdev: &VdevStatus, found: &mut Vec<String>) {
+        if vdev.children.is_empty() {
+            let path = vdev.path.clone().unwrap_or_default();
+            found.extend(path.strip_prefix(&format!("{DISKS}/")).map(str::to_string));
+        }
+        vdev.children.iter().for_each(|child| leaves(child, found));
+    }
+    let mut found = Vec::new();
+    let layout = house.status("tank").unwrap().layout;
+    let tops = layout.iter().filter(|vdev| vdev.role == VdevRole::Data);
+    tops.for_each(|top| leaves(top, &mut found));
+    found
+}
+
+/// One change of a random device; it may be refused.
+fn change(house: &House, random: &mut Random) {
+    let members = members(house);
+    let member = members[random.index(members.len())].clone();
+    let free: Vec<&str> = DISK_NAMES
+        .iter()
+        .copied()
+        .filter(|disk| !members.iter().any(|member| member == disk))
+        .collect();
+    let new = (!free.is_empty()).then(|| free[random.index(free.len())]);
+    match (random.below(6), new) {
+        (0, Some(new)) => drop(join(house, &member, new, false)),
+        (1 | 2, Some(new)) => drop(join(house, &member, new, true)),
+        (3, _) => drop(detach(house, &member)),
+        (4, _) => drop(offline(house, &member)),
+        _ => drop(online(house, &member, false)),
+    }
+}
+
+/// Changes devices at random and cuts the power, again and again on the same disks: what was
+/// promised is there each time.
+#[test]
+fn any_changes_of_devices_and_power_cuts_keep_what_was_promised() {
+    let shapes: [(VdevKind, &[&str]); 3] = [
+        (VdevKind::Mirror, &["a", "b"]),
+        (VdevKind::Raidz1, &["a", "b", "c"]),
+        (VdevKind::Raidz2, &["a", "b", "c", "d"]),
+    ];
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let mut machine = machine(100 + seed);
+        let promises = Promises::default();
+        let (kind, disks) = shapes[usize::try_from(seed).unwrap() % shapes.len()];
+        for life in 0..6 {
+            let cut = random.below(400) + 20;
+            let run = machine.run(|host| {
+                let house = House::new(host);
+                match life {
+                    0 => create(&house, vec![vdev(kind, disks)]),
+                    _ => import(&house),
+                }
+                promises.check(&house);
+                machine.cut_power_after_writes(machine.device_writes() + cut);
+                let mut random = Random::new(1_000 * seed + life);
+                let first = 10_000 * (life + 1);
+                while_promising_from(first, host, &house, &promises, || {
+                    loop {
+                        change(&house, &mut random);
+                    }
+                });
+            });
+            assert!(run.is_err(), "the power was cut");
+            machine = machine.reboot();
+        }
+        let run = machine.run(|host| {
+            let house = House::new(host);
+            import(&house);
+            promises.check(&house);
+            for member in members(&house) {
+                online(&house, &member, false);
+            }
+            settle(host, &house);
+            promises.check(&house);
+            house.export("tank", false).unwrap();
+            let house = House::new(host);
+            import(&house);
+            promises.check(&house);
+            house.export("tank", false).unwrap();
+        });
+        run.unwrap();
+    }
 }
