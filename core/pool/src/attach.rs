@@ -24,6 +24,7 @@ use crate::log_holds::LogHold;
 use crate::pool::Pool;
 use crate::vdev_objects;
 use std::path::Path;
+use std::time::Duration;
 use tarn_dataset::task::InternalEvent;
 use tarn_host::OpenMode;
 use tarn_ondisk::features::Feature;
@@ -33,6 +34,10 @@ use tarn_vdev::labels::create_labels;
 use tarn_vdev::membership::Left;
 use tarn_vdev::sizes::{self, SectorShifts};
 use tarn_vdev::{Change, NewLeaf, VdevConfig, VdevKind, open_window};
+
+/// How often a new device is opened again that cannot be opened at once, and how long after.
+const OPEN_TRIES: usize = 10;
+const OPEN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The role of a new device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +145,9 @@ impl Pool {
             true => Some(self.empty_log(id, operation)?),
             false => None,
         };
+        if !is_log && self.is_the_same(&old, &new) && !self.vdevs().give_way(target) {
+            return Err(VdevChangeError::NoReplicas);
+        }
         let leaf = self.label_new(joining, &new, id, parent)?;
         let joined = self.run_in_sync(operation, move |scope| {
             let pool = scope.pool;
@@ -232,6 +240,18 @@ impl Pool {
         Ok(config)
     }
 
+    /// Whether a new device is the very one that it replaces, and is open. It has lost its labels:
+    /// the caller has looked.
+    fn is_the_same(&self, old: &VdevConfig, new: &VdevConfig) -> bool {
+        let opened = self.vdevs().leaf(old.guid).and_then(|leaf| leaf.window());
+        let path = new.path.as_ref().and_then(|path| path.as_str());
+        let (Some(opened), Some(path)) = (opened, path) else {
+            return false;
+        };
+        let found = open_window(self.host(), Path::new(path), OpenMode::ReadOnly);
+        found.is_ok_and(|found| found.info().identity == opened.info().identity)
+    }
+
     /// Opens a new device, and writes labels of txg 0.
     fn label_new(
         &self,
@@ -243,7 +263,15 @@ impl Pool {
         let mut root = self.vdevs().config();
         let facts = root.children[id.index()].top_level.as_ref();
         let sector_bytes = facts.map_or(u64::MAX, |facts| 1 << facts.ashift);
-        let leaf = self.vdevs().open_new(new, sector_bytes);
+        let mut leaf = self.vdevs().open_new(new, sector_bytes);
+        for _ in 0..OPEN_TRIES {
+            if leaf.is_ok() {
+                break;
+            }
+            // A request under way may still hold the device that gave way.
+            self.host().sleep(OPEN_INTERVAL);
+            leaf = self.vdevs().open_new(new, sector_bytes);
+        }
         let leaf = leaf.map_err(ImportError::from)?;
         let change = joining.change(&root.children[id.index()], new, mirror);
         root.children[id.index()] = change.ok_or_else(|| joining.refusal(false))?.config;

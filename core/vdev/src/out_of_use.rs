@@ -70,6 +70,18 @@ impl VdevTree {
         true
     }
 
+    /// Takes a device out of use that lost its labels, because it is about to join anew at the same
+    /// path. False, and nothing happens, if the other devices of its vdev do not have all its
+    /// blocks.
+    pub fn give_way(&self, guid: Guid) -> bool {
+        let top = self.top_of(guid).and_then(|top| self.top(top));
+        let (Some(top), Some(leaf)) = (top, self.leaf(guid)) else {
+            return false;
+        };
+        let gone = Standing::because(VdevState::Unavailable, Reason::OpenFailed);
+        self.retire(&top, &leaf, gone)
+    }
+
     /// Whether a device that failed goes offline when the failure is cleared. Then it is offline.
     #[doc(alias = "vdev_clear")]
     pub fn return_to_offline(&self, guid: Guid) -> bool {

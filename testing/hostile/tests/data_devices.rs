@@ -726,3 +726,31 @@ fn any_changes_of_devices_and_power_cuts_keep_what_was_promised() {
         run.unwrap();
     }
 }
+
+#[test]
+fn a_device_that_lost_its_labels_is_replaced_by_itself() {
+    let machine = machine(12);
+    let promises = Promises::default();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        create(&house, vec![vdev(VdevKind::Mirror, &["a", "b"])]);
+        let files = house.files("tank");
+        (0..10).for_each(|number| promises.make(&files, number));
+        let refusal = join(&house, "b", "b", true).unwrap_err().to_string();
+        let reason = format!("{} is part of active pool 'tank'", path("b"));
+        assert!(refusal.contains(&reason), "{refusal}");
+        // The disk was overwritten with zeros while it was in use.
+        let disk = machine.disk(path("b")).unwrap();
+        disk.poke(0, &vec![0; 4 << 20]);
+        disk.poke(60 << 20, &vec![0; 4 << 20]);
+        join(&house, "b", "b", true).unwrap();
+        settle(host, &house);
+        assert_eq!(shape(&house), "mirror-0(a b)");
+        machine.disk(path("a")).unwrap().inject(Fault::Vanish);
+        promises.make(&files, 10);
+        promises.check(&house);
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
