@@ -19,6 +19,7 @@ mod create;
 mod destroy;
 mod detach;
 mod device_path;
+mod events;
 mod export;
 mod get;
 mod history;
@@ -49,6 +50,7 @@ mod usage;
 mod vdev_grammar;
 mod vdev_json;
 mod vdevs;
+mod wait;
 
 use tarn_terminal::failure::Outcome;
 use tarn_terminal::program::{BLANK, Program, Session, Subcommand};
@@ -116,13 +118,13 @@ const SUBCOMMANDS: &[Subcommand] = &[
     missing("reguid", usage::REGUID),
     BLANK,
     built("history", usage::HISTORY, history::run),
-    missing("events", usage::EVENTS),
+    built("events", usage::EVENTS, events::run),
     BLANK,
     built("get", usage::GET, get::run),
     built("set", usage::SET, set::run),
     built("sync", usage::SYNC, sync::run),
     BLANK,
-    missing("wait", usage::WAIT),
+    built("wait", usage::WAIT, wait::run),
     BLANK,
     missing("ddtprune", usage::DDTPRUNE),
 ];

@@ -55,6 +55,10 @@ macro_rules! for_each_operation {
             "pool/scrub" pool_scrub: pool::Scrub => pool::Scrubbed, "Begins, pauses or stops a scrub.";
             "pool/resilver" pool_resilver: pool::Resilver => Done, "Begins a resilver anew.";
             "pool/clear" pool_clear: pool::Clear => Done, "Clears device errors and resumes a suspended pool.";
+            "pool/list-events" pool_list_events: pool::ListEvents => pool::Events, "Lists what happened to pools.";
+            "pool/clear-events" pool_clear_events: pool::ClearEvents => pool::EventsCleared, "Forgets what happened to pools.";
+            "pool/list-activities" pool_list_activities: pool::ListActivities => pool::Activities,
+                "Says what goes on in a pool by itself.";
             "pool/iostat" pool_iostat: statistics::IoSample => statistics::IoSamples,
                 "Cumulative I/O counters of every vdev.";
             "dataset/describe" dataset_describe: dataset::Describe => dataset::Described,

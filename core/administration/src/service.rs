@@ -138,6 +138,32 @@ impl Administration for Administrator {
         self.command(call, |_| self.clear(&request))
     }
 
+    fn pool_list_events(
+        &self,
+        call: &Call,
+        request: pool::ListEvents,
+    ) -> Result<pool::Events, Refusal> {
+        self.command(call, |_| Ok(self.list_events(call, &request)))
+    }
+
+    fn pool_clear_events(
+        &self,
+        call: &Call,
+        _request: pool::ClearEvents,
+    ) -> Result<pool::EventsCleared, Refusal> {
+        self.command(call, |_| Ok(self.clear_events()))
+    }
+
+    fn pool_list_activities(
+        &self,
+        call: &Call,
+        request: pool::ListActivities,
+    ) -> Result<pool::Activities, Refusal> {
+        self.command(call, |operation| {
+            self.pool_activities(call, &request, operation)
+        })
+    }
+
     fn pool_iostat(
         &self,
         call: &Call,

@@ -27,6 +27,7 @@ use tarn_host::Host;
 use tarn_host::lock::{Mutex, Rank, RwLock};
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Guid;
+use tarn_pool::events::EventRing;
 use tarn_pool::{Pool, PoolOwner};
 use tarn_probe::{DatasetId, Operation, OperationKind, What, Who, registry};
 
@@ -175,6 +176,8 @@ pub struct Engine {
     pub cache: Arc<Cache>,
     /// The front end that mounts.
     pub mounter: Arc<dyn Mounter>,
+    /// The events of all pools.
+    pub events: Arc<EventRing>,
     pub(crate) fixes_snapshot_names: bool,
     /// Ends when the daemon is about to stop.
     pub(crate) presence: Presence,
@@ -209,6 +212,7 @@ impl Engine {
             instance,
             cache,
             mounter,
+            events: EventRing::new(),
             fixes_snapshot_names: options.fixes_snapshot_names,
             presence: Presence::default(),
             changes: Mutex::new(CHANGES, ()),
@@ -255,6 +259,7 @@ impl Engine {
 
     /// Adds a pool to the table.
     pub fn add_pool(&self, open: Arc<OpenPool>) {
+        open.pool.join_events(&self.events);
         let name = open.pool.name().to_string();
         self.pools.write().insert(name, open.clone());
         self.keep_no_longer(&open);

@@ -68,6 +68,7 @@ impl Engine {
     /// The daemon is about to stop and waits for the calls under way: calls that only watch end.
     pub fn begin_to_stop(&self) {
         self.presence.end();
+        self.events.close();
     }
 
     /// Unmounts everything and closes all pools without exporting them: the next start imports them

@@ -18,10 +18,12 @@
 use crate::config;
 use crate::create::{NewVdev, complete_vdev, write_first_label};
 use crate::error::{ImportError, TaskError};
+use crate::events::class;
 use crate::pool::Pool;
 use crate::space_maps::geometry_of;
 use tarn_dataset::task::InternalEvent;
 use tarn_ondisk::features::Feature;
+use tarn_ondisk::nvlist::NvList;
 use tarn_probe::Operation;
 use tarn_vdev::NewTop;
 
@@ -72,6 +74,7 @@ impl Pool {
             pool.joined.lock().extend(ids);
             Ok(Ok(()))
         })?;
+        self.post_event(class::VDEV_ADD, None, NvList::new());
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use crate::create::new_guid;
 use crate::detach::label_of_none;
 use crate::error::{ImportError, VdevChangeError};
 use crate::fill::TXGS_AT_ONCE;
+use crate::events::class;
 use crate::log_holds::LogHold;
 use crate::pool::Pool;
 use crate::vdev_objects;
@@ -29,6 +30,7 @@ use tarn_dataset::task::InternalEvent;
 use tarn_host::OpenMode;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::units::{Guid, Txg, VdevId};
+use tarn_ondisk::nvlist::NvList;
 use tarn_probe::Operation;
 use tarn_vdev::labels::create_labels;
 use tarn_vdev::membership::Left;
@@ -149,6 +151,7 @@ impl Pool {
             return Err(VdevChangeError::NoReplicas);
         }
         let leaf = self.label_new(joining, &new, id, parent)?;
+        let newcomer = new.guid;
         let joined = self.run_in_sync(operation, move |scope| {
             let pool = scope.pool;
             let root = pool.vdevs().config();
@@ -183,6 +186,7 @@ impl Pool {
         });
         let joined: Option<Option<LogHold>> = joined?;
         joined.ok_or_else(|| joining.refusal(is_log))?;
+        self.post_event(class::VDEV_ATTACH, Some(newcomer), NvList::new());
         if !is_log {
             self.fill_devices(operation)?;
         }

@@ -4,6 +4,7 @@ use crate::add::AddError;
 use crate::create::label_spares;
 use crate::error::PoolError;
 use crate::error::TaskError;
+use crate::events::class;
 use crate::pool::Pool;
 use crate::sync_scope::SyncScope;
 use tarn_dataset::task::InternalEvent;
@@ -94,6 +95,9 @@ impl Pool {
         operation: &Operation,
     ) -> Result<(), TaskError> {
         self.run_in_sync(operation, move |scope| {
+            scope
+                .pool
+                .post_event(class::VDEV_REMOVE_AUX, Some(guid), NvList::new());
             for device in unlist(scope, kind, guid)? {
                 let path = device.optional_text("path").ok().flatten();
                 let path = path.map(ToString::to_string).unwrap_or_default();

@@ -6,9 +6,11 @@
 //! only closed stays *active* in its labels, and belongs to this host.
 
 use crate::error::TaskError;
+use crate::events::class;
 use crate::pool::{Mode, Pool};
 use crate::sync_scope::SyncScope;
 use std::time::Duration;
+use tarn_ondisk::nvlist::NvList;
 use tarn_probe::Operation;
 use tarn_vdev::{PoolFacts, PoolState};
 
@@ -65,6 +67,11 @@ impl Pool {
                 self.store_state(PoolState::Destroyed, operation)
             }
         };
+        match leaving {
+            Leaving::Exported => self.post_event(class::POOL_EXPORT, None, NvList::new()),
+            Leaving::Destroyed => self.post_event(class::POOL_DESTROY, None, NvList::new()),
+            Leaving::Kept => {}
+        }
         // The sync thread may wait for lost devices, and would for ever.
         if self.failure().is_some() {
             self.give_up();

@@ -13,6 +13,7 @@ use crate::cloned_blocks::ClonedBlockTables;
 use crate::config;
 use crate::deferred;
 use crate::error::{ImportError, PoolError};
+use crate::events::class;
 use crate::features::{PoolFeatures, SyncingFeatures};
 use crate::history_write;
 use crate::import::mos_policy;
@@ -214,6 +215,7 @@ impl Pool {
         let pool = assemble(host, cache, &request, &spares, vdevs, facts, operation)?;
         pool.follow_multihost(operation)?;
         pool.start_sync();
+        pool.post_event(class::POOL_CREATE, None, NvList::new());
         Ok(pool)
     }
 }

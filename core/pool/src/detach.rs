@@ -14,6 +14,7 @@
 
 use crate::auxiliary_devices;
 use crate::error::{PoolError, VdevChangeError};
+use crate::events::class;
 use crate::expand::expand_automatically;
 use crate::log_holds::LogHold;
 use crate::pool::Pool;
@@ -146,6 +147,11 @@ pub(crate) fn take_out(
         auxiliary_devices::unlist(scope, AuxiliaryKind::Spare, kept)?;
     }
     let path = leaf.path.as_ref().map(ToString::to_string);
+    let mut more = NvList::new();
+    if let Some(path) = &path {
+        more.set("vdev_path", path.clone());
+    }
+    pool.post_event(class::VDEV_REMOVE, Some(guid), more);
     scope.context.record(InternalEvent {
         name: "detach",
         dataset: None,

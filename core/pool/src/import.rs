@@ -22,6 +22,7 @@ use crate::close::Leaving;
 use crate::config;
 use crate::directory::Directory;
 use crate::error::{ImportError, PoolError};
+use crate::events::class;
 use crate::features::PoolFeatures;
 use crate::log_space_maps;
 use crate::multihost::take_over;
@@ -35,6 +36,7 @@ use tarn_dataset::namespace::Namespace;
 use tarn_host::{Host, OpenMode};
 use tarn_object::{MOS_ID, ObjectEnv, ObjectSet, SetPolicy, TxgLimits, Txgs};
 use tarn_ondisk::features::{Access, access_of_guid};
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::uberblock::Uberblock;
 use tarn_ondisk::units::Txg;
@@ -171,6 +173,10 @@ impl Pool {
             }
             pool.resume_scan(operation);
         }
+        if !pool.given_up_logs().is_empty() {
+            pool.post_pool_error(class::LOG_REPLAY);
+        }
+        pool.post_event(class::POOL_IMPORT, None, NvList::new());
         Ok(pool)
     }
 

@@ -25,6 +25,7 @@ mod dirty_time_logs;
 pub mod error;
 mod error_log;
 mod expand;
+pub mod events;
 mod failure;
 pub mod features;
 mod fill;

@@ -7,7 +7,9 @@
 //! nothing when it comes back. When none of its devices is in use, logs take blocks elsewhere.
 
 use crate::error::VdevChangeError;
+use crate::events::class;
 use crate::pool::Pool;
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Guid;
 use tarn_probe::Operation;
 use tarn_vdev::{ExpectedLabels, OutOfUse, Standing};
@@ -58,6 +60,9 @@ impl Pool {
         };
         let _hold = self.empty_log(log, operation)?;
         let standing = self.vdevs().bring_back_empty(guid);
+        if standing.state.is_usable() {
+            self.post_event(class::VDEV_ONLINE, Some(guid), NvList::new());
+        }
         // Until the labels have the new state, an import does not look for log blocks there.
         self.sync_all(operation)?;
         Ok(standing)

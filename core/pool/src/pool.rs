@@ -5,6 +5,7 @@ use crate::detach::Leaver;
 use crate::directory::Directory;
 use crate::error::TaskError;
 use crate::error_log::FoundErrors;
+use crate::events::PoolEvents;
 use crate::failure::Failure;
 use crate::features::PoolFeatures;
 use crate::job_queue::Jobs;
@@ -109,6 +110,7 @@ pub struct Pool {
     pub(crate) failure: Mutex<Option<Failure>>,
     pub(crate) fails_writers: AtomicBool,
     pub(crate) probes: Probes,
+    pub(crate) events: PoolEvents,
 }
 
 /// The parts of an assembled pool.
@@ -172,6 +174,7 @@ impl Pool {
             failure: Mutex::new(FAILURE, None),
             fails_writers: AtomicBool::new(false),
             probes,
+            events: PoolEvents::new(),
         };
         pool.space.set_door(Arc::new(Loader {
             mos: Arc::downgrade(&pool.mos),

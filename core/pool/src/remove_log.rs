@@ -9,10 +9,12 @@
 //! have labels, but no configuration has the vdev.
 
 use crate::error::VdevChangeError;
+use crate::events::class;
 use crate::log_holds::LogHold;
 use crate::pool::Pool;
 use crate::vdev_objects;
 use tarn_dataset::task::InternalEvent;
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::VdevId;
 use tarn_probe::Operation;
 
@@ -58,6 +60,7 @@ impl Pool {
             Ok(Ok(hold))
         });
         let _hold: LogHold = removed?;
+        self.post_event(class::VDEV_REMOVE_DEV, None, NvList::new());
         Ok(())
     }
 }

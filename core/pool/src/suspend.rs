@@ -19,6 +19,7 @@
 //! - After a pool was given up, only writes that the system already has are still done.
 
 use crate::error::PoolError;
+use crate::events::class;
 use crate::failure::{Cure, Failure};
 use crate::job_queue::{Closed, Taken};
 use crate::pool::Pool;
@@ -59,6 +60,7 @@ impl SuspensionDoor for Door {
         pool.failure.lock().get_or_insert(failure);
         pool.txgs().suspend(pool.fail_mode());
         pool.jobs.close(&Closed::Suspended(why.to_string()));
+        pool.post_pool_error(class::IO_FAILURE);
     }
 
     fn resumed(&self) {

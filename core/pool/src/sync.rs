@@ -18,6 +18,7 @@ use crate::deferred;
 use crate::dirty_time_logs;
 use crate::error::{PoolError, TaskError};
 use crate::error_log;
+use crate::events::class;
 use crate::features::SyncingFeatures;
 use crate::history_write;
 use crate::job_queue::{Closed, Taken};
@@ -38,6 +39,7 @@ use tarn_host::canary::{Canary, sings};
 use tarn_host::channel;
 use tarn_object::{AssignError, SetLedger, SyncTx, Unreadable, Wake, sync_objsets};
 use tarn_ondisk::features::Feature;
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::uberblock::Uberblock;
 use tarn_ondisk::units::Txg;
 use tarn_probe::{Operation, OperationKind};
@@ -347,7 +349,9 @@ impl Pool {
             })
             .collect();
         let bytes = crate::size::deflated_size(&self.vdevs().top_levels());
-        history_write::append(scope.writer, &records, bytes)
+        history_write::append(scope.writer, &records, bytes)?;
+        records.iter().for_each(|record| self.post_history(record));
+        Ok(())
     }
 
     /// The uberblock of the txg.
@@ -396,6 +400,8 @@ impl Pool {
             let mut written = self.configuration.lock();
             written.changes = written.in_mos;
             written.is_stale = false;
+            drop(written);
+            self.post_event(class::CONFIG_SYNC, None, NvList::new());
         }
         Ok(())
     }

@@ -203,6 +203,7 @@ pub struct ErrorCounters {
     read: AtomicU64,
     write: AtomicU64,
     checksum: AtomicU64,
+    slow: AtomicU64,
 }
 
 impl ErrorCounters {
@@ -221,9 +222,14 @@ impl ErrorCounters {
         self.checksum.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A read or write took long.
+    pub fn count_slow(&self) {
+        self.slow.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Back to zero: `zpool clear`.
     pub fn clear(&self) {
-        for counter in [&self.read, &self.write, &self.checksum] {
+        for counter in [&self.read, &self.write, &self.checksum, &self.slow] {
             counter.store(0, Ordering::Relaxed);
         }
     }
@@ -235,6 +241,7 @@ impl ErrorCounters {
             read: load(&self.read),
             write: load(&self.write),
             checksum: load(&self.checksum),
+            slow: load(&self.slow),
         }
     }
 }
@@ -248,6 +255,9 @@ pub struct ErrorCounts {
     pub write: u64,
     /// Reads that gave other bytes than were written.
     pub checksum: u64,
+    /// Reads and writes that took long.
+    #[doc(alias = "vs_slow_ios")]
+    pub slow: u64,
 }
 
 /// A vdev and all below it, as `zpool status` and `zpool iostat -v` show them.

@@ -29,11 +29,12 @@ use crate::queue::classes::is_waited_for;
 use crate::queue::depth::Depth;
 use crate::queue::room::Room;
 use crate::ranks;
+use crate::reports::{Report, ReportKind, Reports};
 use crate::sizes::DEVICE_BYTES_MIN;
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use tarn_host::{Device, DeviceError, DeviceInfo, Host, OpenError, OpenMode, RwLock};
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::nvlist::Text;
@@ -155,6 +156,8 @@ pub struct Leaf {
     pub(crate) depth: Depth,
     /// When an application or txg last asked its device.
     last_asked_ns: AtomicU64,
+    /// Where it reports errors and changes of its state, once it is in a tree.
+    reports: OnceLock<Arc<Reports>>,
     /// Its error counters.
     pub errors: ErrorCounters,
     /// Its I/O statistics.
@@ -223,6 +226,7 @@ impl Leaf {
             room: Room::new(),
             depth: Depth::new(),
             last_asked_ns: AtomicU64::new(0),
+            reports: OnceLock::new(),
             errors: ErrorCounters::default(),
         }
     }
@@ -466,16 +470,47 @@ impl Leaf {
     /// Changes its standing. A device that is not usable any more is closed.
     pub(crate) fn set_standing(&self, standing: Standing) {
         let mut state = self.state.write();
-        state.standing = standing;
+        let before = std::mem::replace(&mut state.standing, standing);
         if !standing.state.is_usable() {
             state.window = None;
         }
+        drop(state);
+        self.report_state(before, standing);
     }
 
     fn set_window(&self, window: Window, standing: Standing) {
         let mut state = self.state.write();
         state.window = Some(window);
-        state.standing = standing;
+        let before = std::mem::replace(&mut state.standing, standing);
+        drop(state);
+        self.report_state(before, standing);
+    }
+
+    /// Has it report to the queue of the tree that it is in.
+    pub(crate) fn report_to(&self, reports: &Arc<Reports>) {
+        self.reports.get_or_init(|| reports.clone());
+    }
+
+    /// Whether its errors are reported.
+    pub(crate) fn has_reports(&self) -> bool {
+        self.reports.get().is_some()
+    }
+
+    /// Reports an error. Its device counts it besides.
+    pub(crate) fn report(&self, what: ReportKind) {
+        if let Some(reports) = self.reports.get() {
+            reports.post(Report {
+                vdev: self.guid,
+                what,
+            });
+        }
+    }
+
+    fn report_state(&self, before: Standing, now: Standing) {
+        if before.state != now.state {
+            let before = before.state;
+            self.report(ReportKind::State { before, now });
+        }
     }
 
     /// Takes over the open device of another leaf of the same guid, or why it is not usable.
@@ -510,12 +545,14 @@ impl Leaf {
         if state.miss(doubtful) {
             state.kept_since = kept_since;
         }
-        state.standing = standing;
+        let before = std::mem::replace(&mut state.standing, standing);
         state.window = None;
         assert!(
             !state.dtl.is_empty(),
             "a device out of use misses the next txg"
         );
+        drop(state);
+        self.report_state(before, standing);
     }
 
     /// Adds unflushed births to the log of a leaf that is out of use already, when another request

@@ -50,6 +50,7 @@ mod queue;
 mod ranks;
 pub mod read;
 mod reconstruct;
+pub mod reports;
 pub mod reshape;
 pub mod scan;
 mod self_heal;

@@ -77,6 +77,7 @@ impl VdevTree {
             ids.push(top.id);
             state.biases.push(AllocationBias::of_config(&config));
             state.root.children.push(config);
+            self.adopt(&top);
             state.tops.push(Arc::new(top));
         }
         assert_eq!(

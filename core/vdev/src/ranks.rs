@@ -13,5 +13,7 @@ pub(crate) const LEAF: Rank = Rank::new(VDEV + 2, "vdev leaf");
 pub(crate) const SUSPENSION: Rank = Rank::new(VDEV + 3, "suspension");
 /// Calls that wait for room at a device.
 pub(crate) const ROOM: Rank = Rank::new(VDEV + 5, "room at a device");
+/// Reports that wait for the pool.
+pub(crate) const REPORTS: Rank = Rank::new(VDEV + 6, "reports of devices");
 /// Writes that are not flushed yet.
 pub(crate) const UNFLUSHED_WRITES: Rank = Rank::new(VDEV + 4, "unflushed writes");

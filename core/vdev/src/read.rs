@@ -23,6 +23,7 @@ use crate::leaf::Leaf;
 use crate::place::Place;
 use crate::queue::{self, LeafIo, Outcome};
 use crate::reconstruct::{self, GivenRow, Solved};
+use crate::reports::{ReportKind, ReportedIo};
 use crate::top::TopVdev;
 use crate::tree::VdevTree;
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ use tarn_host::buffer::Buffer;
 use tarn_host::device::{Request, WriteData};
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::units::{AllocatedSize, Guid, Txg};
-use tarn_probe::{Operation, OperationKind, Outcome as Happened};
+use tarn_probe::{IoKind, Operation, OperationKind, Outcome as Happened};
 
 /// Says whether these are the bytes that were written, by their checksum.
 pub type Verify<'a> = dyn Fn(&[u8]) -> bool + Sync + 'a;
@@ -364,22 +365,41 @@ impl OneRead<'_> {
         leaf: usize,
         outcome: Outcome,
     ) -> Result<Buffer, VdevReadError> {
-        match self.check_copy(leaf, outcome) {
+        match self.check_copy(leaf, column_offset(column), outcome) {
             Ok(buffer) => Ok(buffer),
             Err(failure) => self.all_copies(column, vec![(leaf, failure)]),
         }
     }
 
     /// The bytes, if they verify, without the padding to the end of the sector.
-    fn check_copy(&self, leaf: usize, outcome: Outcome) -> Result<Buffer, LeafFailure> {
+    fn check_copy(
+        &self,
+        leaf: usize,
+        offset: u64,
+        outcome: Outcome,
+    ) -> Result<Buffer, LeafFailure> {
         let buffer = outcome?.expect("a read gives its buffer back");
         let leaf = &self.top.leaves[leaf];
+        let bytes = widen(buffer.len());
         self.accept(buffer).ok_or_else(|| {
             if self.blames() {
-                leaf.errors.count_checksum();
+                self.note_mismatch(leaf, offset, bytes);
             }
             leaf.checksum_failure()
         })
+    }
+
+    /// Counts bytes of a device that do not verify, and reports them.
+    fn note_mismatch(&self, leaf: &Leaf, offset: u64, bytes: u64) {
+        leaf.errors.count_checksum();
+        leaf.report(ReportKind::Checksum {
+            request: ReportedIo {
+                kind: IoKind::Read,
+                priority: queue::read_class(self.operation),
+                offset,
+                bytes,
+            },
+        });
     }
 
     /// Whether bytes that do not verify count as a checksum error of a device. Not while the block
@@ -413,7 +433,7 @@ impl OneRead<'_> {
                 continue;
             }
             let outcome = self.read_one(leaf, start, size);
-            match self.check_copy(leaf, outcome) {
+            match self.check_copy(leaf, start, outcome) {
                 Ok(buffer) => {
                     let bad: Vec<usize> = tried.iter().map(|(leaf, _)| *leaf).collect();
                     self.self_heal_copies(&bad, start, size, &buffer);
@@ -559,10 +579,11 @@ impl OneRead<'_> {
             let Some(leaf) = read.asked[correction.column] else {
                 continue;
             };
+            let column = read.row.columns[correction.column];
+            let offset = column_offset(column);
             if correction.has_lied && self.blames() {
-                self.top.leaves[leaf].errors.count_checksum();
+                self.note_mismatch(&self.top.leaves[leaf], offset, widen(column.size));
             }
-            let offset = column_offset(read.row.columns[correction.column]);
             writes.push((
                 leaf,
                 Request::write(offset, WriteData::from(correction.truth)),
@@ -582,22 +603,24 @@ impl OneRead<'_> {
 
     fn rows_failed(&self, block: BlockRead) -> VdevReadError {
         let mut failures = block.failures;
-        let mut read: Vec<&Arc<Leaf>> = Vec::new();
+        let mut read: Vec<(&Arc<Leaf>, Column)> = Vec::new();
         let mut are_enough = true;
         for row in &block.rows {
-            let given = row.columns.iter().zip(&row.asked);
-            let given = given.filter_map(|(column, asked)| column.as_ref().and(*asked));
-            let given: Vec<&Arc<Leaf>> = given.map(|leaf| &self.top.leaves[leaf]).collect();
-            let relied_on = given.iter().filter(|leaf| leaf.is_whole()).count();
+            let given = row.columns.iter().zip(&row.asked).zip(&row.row.columns);
+            let given = given.filter_map(|((bytes, asked), column)| {
+                Some((&self.top.leaves[bytes.as_ref().and(*asked)?], *column))
+            });
+            let given: Vec<(&Arc<Leaf>, Column)> = given.collect();
+            let relied_on = given.iter().filter(|(leaf, _)| leaf.is_whole()).count();
             are_enough &= relied_on + row.row.parity >= row.columns.len();
             read.extend(given);
         }
         // Where more columns are lacking than parity rebuilds, the others cannot be judged: no
         // device gets a checksum error.
         if are_enough {
-            for leaf in read {
+            for (leaf, column) in read {
                 if self.blames() {
-                    leaf.errors.count_checksum();
+                    self.note_mismatch(leaf, column_offset(column), widen(column.size));
                 }
                 failures.push(leaf.checksum_failure());
             }

@@ -162,6 +162,7 @@ impl VdevTree {
             Some(leaf.guid) != heir && !staying.any(|guid| guid == leaf.guid)
         };
         let departed = before.leaves.iter().filter(has_left).cloned().collect();
+        self.adopt(&top);
         state.tops[place] = Arc::new(top);
         state.root.children[place] = config;
         drop(state);

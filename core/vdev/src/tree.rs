@@ -16,6 +16,7 @@ use crate::health::{ErrorCounters, Reason, Standing, VdevHealth, VdevState};
 use crate::layout::NoBlocks;
 use crate::leaf::Leaf;
 use crate::ranks;
+use crate::reports::{Report, ReportKind, Reports};
 use crate::suspension::{Suspension, UnflushedWrites};
 use crate::top::TopVdev;
 use std::collections::BTreeSet;
@@ -142,6 +143,8 @@ pub struct VdevTree {
     permits_self_heal: AtomicBool,
     /// Errors that redundancy did not cover, over all top-level vdevs.
     pub(crate) errors: ErrorCounters,
+    /// What devices did wrong, for the layer above.
+    reports: Arc<Reports>,
     /// Calls that wait for devices that are gone.
     pub(crate) suspension: Suspension,
     /// Writes that are not flushed yet, kept for devices that come back.
@@ -202,11 +205,13 @@ impl VdevTree {
             stored_txg: AtomicU64::new(0),
             permits_self_heal: AtomicBool::new(true),
             errors: ErrorCounters::default(),
+            reports: Reports::new(),
             suspension: Suspension::new(),
             unflushed: Mutex::new(ranks::UNFLUSHED_WRITES, UnflushedWrites::default()),
             flushing: Mutex::new(ranks::FLUSHING, ()),
         };
         tree.require(options.need)?;
+        tree.tops().iter().for_each(|top| tree.adopt(top));
         Ok(Arc::new(tree))
     }
 
@@ -365,6 +370,17 @@ impl VdevTree {
         &self.lease
     }
 
+    /// The reports of its devices.
+    pub fn reports(&self) -> &Arc<Reports> {
+        &self.reports
+    }
+
+    /// Has the devices of a top-level vdev that joins the tree, or is reshaped, report to it.
+    pub(crate) fn adopt(&self, top: &TopVdev) {
+        let leaves = top.leaves.iter();
+        leaves.for_each(|leaf| leaf.report_to(&self.reports));
+    }
+
     /// The machine whose devices these are.
     pub fn host(&self) -> &Host {
         &self.host
@@ -417,6 +433,10 @@ impl VdevTree {
         let state = self.state.read();
         let (root, tops) = (state.root.clone(), state.tops.clone());
         drop(state);
+        debug_assert!(
+            (tops.iter().flat_map(|top| &top.leaves)).all(|leaf| leaf.has_reports()),
+            "each device of the tree reports to it"
+        );
         let pairs = root.children.iter().zip(&tops);
         let children: Vec<_> = pairs.map(|(config, top)| top.health(config)).collect();
         // A pool can do without its log devices.
@@ -440,6 +460,10 @@ impl VdevTree {
         if only.is_none() {
             self.errors.clear();
         }
+        self.reports.post(Report {
+            vdev: only.unwrap_or(Guid::ZERO),
+            what: ReportKind::Cleared,
+        });
         for top in self.tops() {
             if is_meant(top.guid) {
                 top.errors.clear();
@@ -452,6 +476,7 @@ impl VdevTree {
 
     /// Closes all devices. Requests under way are finished; afterwards every leaf is unavailable.
     pub fn close(&self) {
+        self.reports.close();
         self.leaves().iter().for_each(|leaf| leaf.close());
         *self.unflushed.lock() = UnflushedWrites::default();
     }

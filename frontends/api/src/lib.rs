@@ -31,6 +31,7 @@ pub fn only_reads(path: &str) -> bool {
         path,
         "pool/describe"
             | "pool/iostat"
+            | "pool/list-activities"
             | "dataset/describe"
             | "dataset/list-allowed"
             | "dataset/list-holds"
@@ -91,7 +92,10 @@ mod tests {
         let open: Vec<_> = of_pools
             .filter(|path| only_reads(path) || is_delegated(path))
             .collect();
-        assert_eq!(open, [&"pool/describe", &"pool/iostat"]);
+        assert_eq!(
+            open,
+            [&"pool/describe", &"pool/list-activities", &"pool/iostat"]
+        );
         let both = |path: &&&str| only_reads(path) && is_delegated(path);
         assert_eq!(PATHS.iter().find(both), None);
     }

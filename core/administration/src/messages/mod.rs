@@ -10,10 +10,12 @@
 //! # Compatibility
 //! Fields are only added, with `#[serde(default)]`; unknown fields are ignored.
 
+pub mod activities;
 pub mod condition;
 pub mod dataset;
 pub mod delegation;
 mod escape;
+pub mod events;
 pub mod pool;
 pub mod scan;
 pub mod statistics;

@@ -1,8 +1,12 @@
 //! Requests and replies of `zpool`.
 
 use super::Properties;
+pub use super::activities::{Activities, Activity, ListActivities, UnderWay};
 use super::condition::Condition;
 pub use super::scan::{Resilver, ScanStats, Scrub, ScrubAction, Scrubbed};
+pub use super::events::{
+    ClearEvents, EventPair, EventRecord, EventValue, Events, EventsCleared, ListEvents,
+};
 use serde::{Deserialize, Serialize};
 pub use tarn_engine::importing::requests::{Import, Imported, Search};
 use utoipa::ToSchema;

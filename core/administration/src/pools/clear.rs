@@ -13,7 +13,9 @@ use std::time::Duration;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::refusals::SUSPENDED;
 use tarn_host::channel::{self, NoMessage};
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Guid;
+use tarn_pool::events::class::CONFIG_SYNC;
 use tarn_pool::{Mode, ResumeRefusal};
 use tarn_vdev::{VdevConfig, VdevState};
 
@@ -36,9 +38,14 @@ impl Administrator {
             Some(device) => Some(find_device(&open, device)?),
             None => None,
         };
+        let changes = open.pool.vdevs().change_count();
         open.pool.vdevs().clear_errors(device);
         self.resume(&open)?;
         self.bring_back(&open, device)?;
+        if open.pool.vdevs().change_count() == changes {
+            // The txg that stores a changed configuration posts it.
+            open.pool.post_event(CONFIG_SYNC, None, NvList::new());
+        }
         Ok(Done {})
     }
 

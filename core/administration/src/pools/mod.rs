@@ -1,5 +1,6 @@
 //! Commands on pools, one file each.
 
+mod activities;
 mod add;
 mod attach;
 mod clear;
@@ -10,6 +11,7 @@ mod describe;
 mod destroy;
 mod detach;
 mod errors;
+mod events;
 mod find_importable;
 mod history;
 mod import_requests;

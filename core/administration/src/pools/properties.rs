@@ -154,7 +154,7 @@ fn computed(
             None => absent(Source::None),
         },
         "expandsize" => absent(Source::None),
-        "freeing" => number(internal_used(pool, "$FREE", operation)?),
+        "freeing" => number(freeing_bytes(pool, operation)?),
         "leaked" => number(internal_used(pool, "$LEAK", operation)?),
         "dedupratio" => number(dedup::ratio_hundredths(&dedup::tables(pool, operation)?)),
         "dedup_table_size" => number(dedup::tables(pool, operation)?.disk_bytes),
@@ -170,6 +170,11 @@ fn computed(
         "tname" | "maxblocksize" | "maxdnodesize" => return Ok(None),
         _ => return Ok(None),
     }))
+}
+
+/// Space of what was destroyed and is not freed yet.
+pub(super) fn freeing_bytes(pool: &Pool, operation: &Operation) -> Result<u64, PoolError> {
+    internal_used(pool, "$FREE", operation)
 }
 
 /// Space of one of the pool's internal directories.

@@ -153,6 +153,7 @@ fn vdev(health: &VdevHealth, role: VdevRole) -> VdevStatus {
         read_errors: health.errors.read,
         write_errors: health.errors.write,
         checksum_errors: health.errors.checksum,
+        slow_ios: health.errors.slow,
         whole_disk: health.whole_disk,
         physical_bytes: health.asize.get(),
         id: health.id,

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
+use tarn_pool::events::class;
 use tarn_vdev::{PoolFacts, VdevConfig};
 
 /// A pool in the cache file.
@@ -136,7 +137,16 @@ impl Engine {
             }
         }
         for (path, list) in files {
-            self.replace_cache_file(&path, &list)?;
+            let replaced = self.replace_cache_file(&path, &list);
+            if replaced.is_err() {
+                let is_listed = |open: &&Arc<OpenPool>| {
+                    self.cache_file_of(open)
+                        .is_some_and(|listed| listed == path)
+                };
+                let listed = pools.iter().filter(is_listed);
+                listed.for_each(|open| open.pool.post_pool_error(class::CONFIG_CACHE_WRITE));
+            }
+            replaced?;
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ pub(crate) mod room;
 
 use crate::error::LeafFailure;
 use crate::leaf::{Leaf, Window};
+use crate::reports::{ReportKind, ReportedIo, errno_of};
 use aggregate::{Aggregate, Asked, merged};
 use classes::Limits;
 pub(crate) use classes::{read_class, write_class};
@@ -30,9 +31,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tarn_host::device::WriteData;
-use tarn_host::{Batch, Buffer, Request};
+use tarn_host::{Batch, Buffer, DeviceError, Request};
 use tarn_ondisk::units::{Guid, Txg};
 use tarn_probe::{FinishedIo, IoKind, IoPriority, Operation, Stage};
+
+/// A read or write that takes a device so long is slow, in nanoseconds: 30 seconds.
+#[doc(alias = "zio_slow_io_ms")]
+const SLOW_NS: u64 = 30_000_000_000;
 
 /// One request to one leaf.
 #[derive(Debug)]
@@ -385,18 +390,45 @@ impl Lane {
         for (asked, completion) in asked.iter().zip(completions) {
             let Some(index) = asked.index else { continue };
             assert!(outcomes[index].is_none(), "a request has one outcome");
+            let is_slow = completion.service_ns >= SLOW_NS;
+            if is_slow && matches!(asked.kind, IoKind::Read | IoKind::Write) {
+                leaf.errors.count_slow();
+                leaf.report(ReportKind::Slow {
+                    request: self.reported(asked),
+                    device_ns: completion.service_ns,
+                });
+            }
             outcomes[index] = Some(completion.result.map_err(|error| {
-                let failure = leaf.device_failure(error);
-                if failure.is_lease_expired() {
-                    return failure;
-                }
-                match asked.kind {
-                    IoKind::Read => leaf.errors.count_read(),
-                    IoKind::Write | IoKind::Flush => leaf.errors.count_write(),
-                    IoKind::Trim => {}
+                let failure = leaf.device_failure(error.clone());
+                if !failure.is_lease_expired() {
+                    self.note_error(asked, &error);
                 }
                 failure
             }));
+        }
+    }
+
+    /// Counts a request that failed, and reports it.
+    fn note_error(&self, asked: &Asked, error: &DeviceError) {
+        match asked.kind {
+            IoKind::Read => self.leaf.errors.count_read(),
+            IoKind::Write | IoKind::Flush => self.leaf.errors.count_write(),
+            IoKind::Trim => {}
+        }
+        if matches!(asked.kind, IoKind::Read | IoKind::Write) {
+            self.leaf.report(ReportKind::Io {
+                request: self.reported(asked),
+                errno: errno_of(error),
+            });
+        }
+    }
+
+    fn reported(&self, asked: &Asked) -> ReportedIo {
+        ReportedIo {
+            kind: asked.kind,
+            priority: self.class,
+            offset: asked.offset,
+            bytes: asked.bytes,
         }
     }
 

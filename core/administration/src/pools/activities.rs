@@ -1,0 +1,119 @@
+//! `zpool wait`: what goes on in a pool by itself, and how much of it is left.
+//!
+//! # Mechanism
+//! A caller that waits gets its answer when nothing of what it asked for goes on any more, or after
+//! a second; then it asks again. So a waiting command holds a thread of the daemon only while the
+//! command lives.
+
+use crate::administration::Call;
+use crate::administrator::Administrator;
+use crate::messages::pool::{Activities, Activity, ListActivities, UnderWay};
+use crate::messages::{Refusal, RefusalKind};
+use std::time::Duration;
+use tarn_engine::engine::OpenPool;
+use tarn_ondisk::pool_directory as name;
+use tarn_ondisk::scan::{RESILVER, SCANNING, SCRUB, Scan};
+use tarn_pool::PoolError;
+use tarn_probe::Operation;
+use tarn_vdev::{VdevConfig, VdevKind};
+
+/// How long an answer may wait for the end of what goes on.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Interval at which it looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+impl Administrator {
+    /// What goes on in a pool.
+    #[doc(alias("spa_wait", "spa_activity_in_progress"))]
+    pub(crate) fn pool_activities(
+        &self,
+        call: &Call,
+        request: &ListActivities,
+        operation: &Operation,
+    ) -> Result<Activities, Refusal> {
+        let open = self.engine.require_pool(&request.name)?;
+        let asked = match request.activities.as_slice() {
+            [] => &Activity::ALL,
+            asked => asked,
+        };
+        let mut waited = Duration::ZERO;
+        loop {
+            let under_way = asked.iter().filter_map(|activity| {
+                let left = left_bytes(&open, *activity, operation).transpose()?;
+                Some(left.map(|left_bytes| UnderWay {
+                    activity: *activity,
+                    left_bytes,
+                }))
+            });
+            let under_way = under_way.collect::<Result<Vec<_>, PoolError>>();
+            let under_way = under_way.map_err(|error| {
+                let action = format!("failed to wait for activity in '{}'", request.name);
+                Refusal::new(RefusalKind::Device, action, error.to_string())
+            })?;
+            let is_over = under_way.is_empty() || !request.wait || waited >= PATIENCE;
+            if is_over || call.presence.has_ended() || self.engine.events.is_closed() {
+                return Ok(Activities { under_way });
+            }
+            self.engine.host.sleep(LOOK_INTERVAL);
+            waited += LOOK_INTERVAL;
+        }
+    }
+}
+
+/// How many bytes are left of an activity; none where it does not go on.
+fn left_bytes(
+    open: &OpenPool,
+    activity: Activity,
+    operation: &Operation,
+) -> Result<Option<u64>, PoolError> {
+    let pool = &open.pool;
+    Ok(match activity {
+        Activity::Discard => match open.checkpoint_bytes {
+            Some(bytes) => {
+                let stored = pool.directory(operation).value(name::CHECKPOINT)?;
+                stored.is_none().then_some(bytes)
+            }
+            None => None,
+        },
+        Activity::Free => match pool.namespace().has_more_to_free(operation)? {
+            true => Some(super::properties::freeing_bytes(pool, operation)?),
+            false => None,
+        },
+        Activity::Replace => match is_any(&pool.vdevs().config(), is_replaced) {
+            true => running_scan(open, RESILVER, operation)?,
+            false => None,
+        },
+        Activity::Remove => is_any(&pool.vdevs().config(), is_removed).then_some(0),
+        Activity::Resilver => running_scan(open, RESILVER, operation)?,
+        Activity::Scrub => running_scan(open, SCRUB, operation)?,
+        // Pools where a raidz vdev is being expanded are not imported, and nothing begins that.
+        Activity::Initialize | Activity::Trim | Activity::RaidzExpand => None,
+    })
+}
+
+/// The bytes left of a scan that runs and is not paused.
+fn running_scan(
+    open: &OpenPool,
+    function: u64,
+    operation: &Operation,
+) -> Result<Option<u64>, PoolError> {
+    let value = open.pool.directory(operation).value(name::SCAN)?;
+    let scan = value.and_then(|value| Scan::from_words(&value.to_words()));
+    let scan = scan.filter(|scan| {
+        scan.function == function && scan.state == SCANNING && scan.flags & Scan::PAUSED == 0
+    });
+    Ok(scan.map(|scan| scan.to_examine_bytes.saturating_sub(scan.examined_bytes)))
+}
+
+fn is_any(root: &VdevConfig, is_it: impl Fn(&VdevConfig) -> bool) -> bool {
+    root.walk().into_iter().any(is_it)
+}
+
+fn is_replaced(vdev: &VdevConfig) -> bool {
+    matches!(vdev.kind, VdevKind::Replacing | VdevKind::Spare)
+}
+
+fn is_removed(vdev: &VdevConfig) -> bool {
+    vdev.top_level.as_ref().is_some_and(|top| top.removing)
+}
