@@ -53,6 +53,8 @@ impl Pool {
     /// Not everything could be stored. The devices are closed all the same: the stored txg is
     /// complete.
     pub fn close(&self, leaving: Leaving, operation: &Operation) -> Result<(), TaskError> {
+        self.note_closing();
+        self.end_works();
         if self.mode() == Mode::ReadWrite && self.failure().is_none() {
             // An error that keeps a log open keeps the txg from being stored, which reports it.
             let _ = self.namespace().close_logs(operation);

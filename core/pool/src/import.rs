@@ -152,6 +152,12 @@ impl Pool {
             pool.abandon();
             return Err(error.into());
         }
+        if let Err(error) = pool.load_works(operation)
+            && request.mode == Mode::ReadWrite
+        {
+            pool.abandon();
+            return Err(error.into());
+        }
         if request.mode == Mode::ReadWrite {
             let entered = pool.enter_multihost(watched, operation);
             let ready = entered.and_then(|()| pool.prepare_for_writing(request, operation));
@@ -173,6 +179,7 @@ impl Pool {
             }
             pool.resume_scan(operation);
         }
+        pool.resume_works();
         if !pool.given_up_logs().is_empty() {
             pool.post_pool_error(class::LOG_REPLAY);
         }

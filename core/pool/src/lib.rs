@@ -32,6 +32,7 @@ mod fill;
 pub mod history;
 mod history_write;
 pub mod import;
+pub mod initialize_trim;
 mod job_queue;
 mod jobs;
 mod log_devices;

@@ -8,6 +8,8 @@ use crate::error_log::FoundErrors;
 use crate::events::PoolEvents;
 use crate::failure::Failure;
 use crate::features::PoolFeatures;
+use crate::initialize_trim::Works;
+use crate::initialize_trim::autotrim::Autotrim;
 use crate::job_queue::Jobs;
 use crate::log_holds::LogHolds;
 use crate::multihost::heartbeat::Heartbeats;
@@ -111,6 +113,10 @@ pub struct Pool {
     pub(crate) fails_writers: AtomicBool,
     pub(crate) probes: Probes,
     pub(crate) events: PoolEvents,
+    pub(crate) works: Works,
+    pub(crate) autotrim: Autotrim,
+    /// No thread is started any more.
+    closing: AtomicBool,
 }
 
 /// The parts of an assembled pool.
@@ -175,6 +181,9 @@ impl Pool {
             fails_writers: AtomicBool::new(false),
             probes,
             events: PoolEvents::new(),
+            works: Works::new(),
+            autotrim: Autotrim::new(),
+            closing: AtomicBool::new(false),
         };
         pool.space.set_door(Arc::new(Loader {
             mos: Arc::downgrade(&pool.mos),
@@ -185,6 +194,16 @@ impl Pool {
         pool.log_holds.admit();
         pool.publish_facts();
         Arc::new(pool)
+    }
+
+    /// Whether it is being closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// No thread that works in the background is started any more.
+    pub(crate) fn note_closing(&self) {
+        self.closing.store(true, Ordering::Release);
     }
 
     /// The host on which it is open.

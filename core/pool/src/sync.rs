@@ -191,6 +191,7 @@ impl Pool {
         self.io().scan_queue().wait_for_older(txg);
         self.space().txg_stored(txg);
         self.cache().groups_stored(txg);
+        self.autotrim.kick();
     }
 
     /// Whether there is work without any change. Deferred frees wait for a txg that is stored

@@ -32,6 +32,8 @@
 //! map as free, but not to be used), and free again. `pool` moves ranges on by
 //! [`Space::take_changes`] in each pass of a sync, and [`Space::txg_stored`] after its uberblock.
 //!
+//! *Holds* ([`hold`]) take metaslabs out of use while their free ranges are written or discarded.
+//!
 //! # Invariants
 //! - A sector is in exactly one of these states, so no block is handed out twice. A tree refuses to
 //!   take in what it has and to give away what it has not; every change of state goes through two
@@ -55,6 +57,7 @@ pub mod changes;
 pub mod class;
 pub mod error;
 mod group;
+mod hold;
 pub mod load;
 pub mod metaslab;
 pub mod pick;
@@ -69,6 +72,7 @@ pub mod totals;
 pub use changes::MetaslabChanges;
 pub use class::Class;
 pub use error::{FreeError, LoadError, NoSpace};
+pub use hold::MetaslabHold;
 pub use load::LoadSpaceMap;
 pub use metaslab::{MetaslabSummary, StoredMap};
 pub use range_tree::{Range, RangeTree};

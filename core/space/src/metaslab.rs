@@ -85,6 +85,10 @@ pub(crate) struct Metaslab {
     allocated_in: Txg,
     /// When it was last allocated from, by the clock of its owner.
     used_at: u64,
+    /// How many holds there are: nothing is handed out while there is one.
+    holds: u32,
+    /// What became free, while it is kept.
+    freed: Option<RangeTree>,
 }
 
 impl Metaslab {
@@ -104,6 +108,8 @@ impl Metaslab {
             stored_histogram: summary.histogram,
             allocated_in: Txg::ZERO,
             used_at: 0,
+            holds: 0,
+            freed: None,
         };
         if summary.map == StoredMap::Absent {
             metaslab.settle(RangeTree::new());
@@ -179,8 +185,13 @@ impl Metaslab {
         exponent.min(LARGEST_THAT_MATTERS)
     }
 
-    /// False when there is certainly no free range of this size.
+    /// False when there is certainly no free range of this size that may be handed out.
     pub(crate) fn may_fit(&self, size: AllocatedSize) -> bool {
+        !self.is_held() && self.may_have(size)
+    }
+
+    /// False when there is certainly no free range of this size.
+    pub(crate) fn may_have(&self, size: AllocatedSize) -> bool {
         match &self.residence {
             Residence::Here(free) => free.ranges.largest() >= size,
             Residence::Away { largest_max } => *largest_max >= size && self.totals().free() >= size,
@@ -222,6 +233,10 @@ impl Metaslab {
     }
 
     fn take(&mut self, range: Range, txg: Txg) {
+        assert!(!self.is_held(), "nothing of a held metaslab is handed out");
+        if let Some(freed) = &mut self.freed {
+            freed.remove_present(range);
+        }
         assert!(
             self.could_hold(range),
             "an allocation is whole sectors of its metaslab"
@@ -347,6 +362,7 @@ impl Metaslab {
             return;
         };
         self.pending_bytes -= deferred.bytes();
+        self.note_freed(&deferred);
         match &mut self.residence {
             Residence::Here(free) => {
                 for range in deferred.iter() {
@@ -404,6 +420,70 @@ impl Metaslab {
             .map(RangeTree::segment_count)
             .sum();
         Some(self.free_ranges()?.segment_count() + 1 + apart)
+    }
+}
+
+/// Most ranges that are kept of what became free. A guess: some five megabytes; beyond it, ranges
+/// are left for `zpool trim`.
+const FREED_MAX: usize = 1 << 16;
+
+/// Holds, and what became free.
+impl Metaslab {
+    pub(crate) fn is_held(&self) -> bool {
+        self.holds > 0
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self.residence, Residence::Broken)
+    }
+
+    /// Begins a hold. Gives the free ranges.
+    ///
+    /// # Panics
+    /// When it is not in memory.
+    pub(crate) fn begin_hold(&mut self) -> Vec<Range> {
+        self.holds += 1;
+        let free = self.free_ranges().expect("what is held is in memory");
+        free.iter().collect()
+    }
+
+    pub(crate) fn end_hold(&mut self) {
+        assert!(self.holds > 0, "a hold that ends was begun");
+        self.holds -= 1;
+    }
+
+    pub(crate) fn keep_freed(&mut self, keeps: bool) {
+        self.freed = match (keeps, self.freed.take()) {
+            (true, Some(freed)) => Some(freed),
+            (true, None) => Some(RangeTree::new()),
+            (false, _) => None,
+        };
+    }
+
+    pub(crate) fn has_freed(&self) -> bool {
+        self.freed.as_ref().is_some_and(|freed| !freed.is_empty())
+    }
+
+    /// What became free since it was last asked, and still is.
+    pub(crate) fn take_freed(&mut self) -> RangeTree {
+        let freed = self.freed.as_mut().map(std::mem::take).unwrap_or_default();
+        if let Some(free) = self.free_ranges() {
+            assert!(
+                freed.iter().all(|range| free.contains(range)),
+                "what is taken for being freed is free"
+            );
+        }
+        freed
+    }
+
+    fn note_freed(&mut self, released: &RangeTree) {
+        if let Some(freed) = &mut self.freed {
+            for range in released.iter() {
+                if freed.segment_count() < FREED_MAX {
+                    freed.add_missing(range);
+                }
+            }
+        }
     }
 }
 
@@ -486,7 +566,7 @@ impl Metaslab {
         let Residence::Here(free) = &self.residence else {
             return false;
         };
-        if !self.allocating.is_empty() || self.allocated_in > stored {
+        if !self.allocating.is_empty() || self.allocated_in > stored || self.is_held() {
             return false;
         }
         self.stored_histogram = Some(Box::new(*free.ranges.histogram()));

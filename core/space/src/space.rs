@@ -58,6 +58,8 @@ pub struct Space {
     state: Mutex<State>,
     /// A load ended.
     loaded: Condvar,
+    /// A hold ended, or an allocation that waited for that has its place.
+    released: Condvar,
     door: OnceLock<Arc<dyn LoadSpaceMap>>,
     options: SpaceOptions,
     probes: Probes,
@@ -70,6 +72,7 @@ impl Space {
         Space {
             state: Mutex::new(ranks::STATE, State::default()),
             loaded: Condvar::new(),
+            released: Condvar::new(),
             door: OnceLock::new(),
             options,
             probes: Probes::new(registry()),
@@ -141,6 +144,12 @@ impl Space {
                 Attempt::Placed(places) => {
                     self.probes.allocations.increment();
                     return Ok(places);
+                }
+                Attempt::NoSpace if state.is_room_held(&request) => {
+                    state.waiting_allocations += 1;
+                    self.released.wait(&mut state);
+                    state.waiting_allocations -= 1;
+                    self.released.notify_all();
                 }
                 Attempt::NoSpace => {
                     self.probes.refusals.increment();
@@ -294,9 +303,29 @@ impl Space {
     }
 }
 
+/// Holds of metaslabs.
+impl Space {
+    pub(crate) fn lock_state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    pub(crate) fn has_waiting_allocations(&self) -> bool {
+        self.state.lock().waiting_allocations > 0
+    }
+
+    /// Waits until a hold ends, or an allocation that waited has its place.
+    pub(crate) fn wait_for_holds(&self, state: &mut MutexGuard<'_, State>) {
+        self.released.wait(state);
+    }
+
+    pub(crate) fn note_hold_ended(&self) {
+        self.released.notify_all();
+    }
+}
+
 /// Loading.
 impl Space {
-    fn load_if_away<'a>(
+    pub(crate) fn load_if_away<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
         vdev: VdevId,

@@ -119,6 +119,8 @@ pub(crate) struct State {
     stored: Txg,
     /// Counts allocations, to know what was used last.
     clock: u64,
+    /// How many threads wait for holds to end, because they found no other room.
+    pub(crate) waiting_allocations: u32,
 }
 
 /// Building.
@@ -215,6 +217,38 @@ impl State {
 
     pub(crate) fn metaslab_mut(&mut self, vdev: VdevId, index: usize) -> Option<&mut Metaslab> {
         self.vdevs.get_mut(&vdev)?.metaslabs.get_mut(index)
+    }
+
+    pub(crate) fn metaslab_count(&self, vdev: VdevId) -> u64 {
+        let space = self.vdevs.get(&vdev);
+        space.map_or(0, |space| as_number(space.metaslabs.len()))
+    }
+
+    /// How many metaslabs of a vdev are held.
+    pub(crate) fn held_count(&self, vdev: VdevId) -> usize {
+        let space = self.vdevs.get(&vdev).into_iter();
+        let metaslabs = space.flat_map(|space| &space.metaslabs);
+        metaslabs.filter(|metaslab| metaslab.is_held()).count()
+    }
+
+    /// Whether a held metaslab could have room for a request.
+    pub(crate) fn is_room_held(&self, request: &Request<'_>) -> bool {
+        let classes = request.class.chain();
+        self.vdevs.iter().any(|(&vdev, space)| {
+            let size = (request.size_on)(vdev);
+            let mut groups = classes.iter().filter_map(|class| space.group_index(*class));
+            space.admission == Admission::Open
+                && groups.any(|group| {
+                    let mut members = space.members(group);
+                    members.any(|(_, metaslab)| metaslab.is_held() && metaslab.may_have(size))
+                })
+        })
+    }
+
+    pub(crate) fn keep_freed(&mut self, vdev: VdevId, keeps: bool) {
+        let space = self.vdevs.get_mut(&vdev).into_iter();
+        let metaslabs = space.flat_map(|space| &mut space.metaslabs);
+        metaslabs.for_each(|metaslab| metaslab.keep_freed(keeps));
     }
 }
 

@@ -35,7 +35,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use tarn_host::{Device, DeviceError, DeviceInfo, Host, OpenError, OpenMode, RwLock};
+use tarn_host::{Device, DeviceError, DeviceInfo, Host, Mutex, OpenError, OpenMode, RwLock};
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{AllocatedSize, Guid, Txg};
@@ -156,6 +156,8 @@ pub struct Leaf {
     pub(crate) depth: Depth,
     /// When an application or txg last asked its device.
     last_asked_ns: AtomicU64,
+    /// Held during requests to its free space. True when it has left the pool.
+    pub(crate) free_space_access: Mutex<bool>,
     /// Where it reports errors and changes of its state, once it is in a tree.
     reports: OnceLock<Arc<Reports>>,
     /// Its error counters.
@@ -226,6 +228,7 @@ impl Leaf {
             room: Room::new(),
             depth: Depth::new(),
             last_asked_ns: AtomicU64::new(0),
+            free_space_access: Mutex::new(ranks::FREE_SPACE, false),
             reports: OnceLock::new(),
             errors: ErrorCounters::default(),
         }

@@ -13,6 +13,8 @@ pub(crate) const LEAF: Rank = Rank::new(VDEV + 2, "vdev leaf");
 pub(crate) const SUSPENSION: Rank = Rank::new(VDEV + 3, "suspension");
 /// Calls that wait for room at a device.
 pub(crate) const ROOM: Rank = Rank::new(VDEV + 5, "room at a device");
+/// Requests to the free space of a device, which leaves the pool after them.
+pub(crate) const FREE_SPACE: Rank = Rank::new(VDEV, "free space of a device").across_waits();
 /// Reports that wait for the pool.
 pub(crate) const REPORTS: Rank = Rank::new(VDEV + 6, "reports of devices");
 /// Writes that are not flushed yet.

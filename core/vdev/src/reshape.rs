@@ -50,6 +50,7 @@ impl Departed {
     /// be written keeps its labels, which no import takes for the pool's.
     pub fn clear(self, label: Option<&NvList>) {
         for leaf in &self.leaves {
+            leaf.end_free_space_access();
             if let Some(window) = leaf.window() {
                 drop(match label {
                     None => labels::clear_labels(&window),

@@ -61,7 +61,7 @@ fn post_all(reports: &Reports, pool: &Weak<Pool>) {
 }
 
 impl Pool {
-    fn post_report(&self, report: &Report) {
+    fn post_report(self: &Arc<Self>, report: &Report) {
         let vdev = self.vdev_facts(report.vdev);
         match &report.what {
             ReportKind::Io { request, errno } => {
@@ -73,7 +73,12 @@ impl Pool {
             ReportKind::Slow { request, device_ns } => {
                 self.post_io("delay", &vdev, request, 0, *device_ns);
             }
-            ReportKind::State { before, now } => self.post_state(&vdev, *before, *now),
+            ReportKind::State { before, now } => {
+                self.post_state(&vdev, *before, *now);
+                if now.state.is_usable() {
+                    self.resume_works();
+                }
+            }
             ReportKind::Cleared => {}
         }
     }

@@ -100,7 +100,7 @@ impl EventRing {
     pub fn wait_after(&self, id: u64, most: usize, patience: Duration) -> EventsAfter {
         let mut kept = self.kept.lock();
         if kept.newest <= id && !kept.is_closed {
-            self.posted.wait_timeout(&mut kept, patience);
+            let _ = self.posted.wait_timeout(&mut kept, patience);
         }
         kept.after(id, most)
     }

@@ -48,6 +48,11 @@ pub(crate) trait Layout: fmt::Debug + Send + Sync {
     /// Whether a shorter block at the same offset has the same rows as the start of a longer one:
     /// then a write may store only the start of a place, and a read of the whole place finds it.
     fn has_prefixes(&self) -> bool;
+
+    /// The bytes of a child, from where its data starts, that a range of the vdev takes.
+    fn range_on_child(&self, _child: usize, range: std::ops::Range<u64>) -> std::ops::Range<u64> {
+        range
+    }
 }
 
 /// A run of bytes on one child.

@@ -109,9 +109,29 @@ impl Layout for Raidz {
     fn has_prefixes(&self) -> bool {
         false
     }
+
+    fn range_on_child(&self, child: usize, range: std::ops::Range<u64>) -> std::ops::Range<u64> {
+        self.shape.range_on_child(widen(child), range)
+    }
 }
 
 impl RaidzShape {
+    /// The bytes of a child whose sectors are within a range of the vdev: one run, as sectors go
+    /// round the children.
+    #[doc(alias = "vdev_raidz_xlate")]
+    pub fn range_on_child(&self, child: u64, range: std::ops::Range<u64>) -> std::ops::Range<u64> {
+        debug_assert!(
+            [range.start, range.end]
+                .iter()
+                .all(|bound| bound.is_multiple_of(self.sector_bytes())),
+            "free ranges are whole sectors"
+        );
+        // The first row whose sector of the child is not before this one.
+        let row = |sector: u64| sector.saturating_sub(child).div_ceil(self.width);
+        let [start, end] = [range.start, range.end].map(|bound| row(bound >> self.ashift));
+        start << self.ashift..end << self.ashift
+    }
+
     /// How much room a block takes, parity and padding included.
     #[doc(alias = "vdev_raidz_psize_to_asize")]
     pub fn allocated_size(&self, physical_bytes: u64) -> AllocatedSize {
@@ -297,6 +317,12 @@ mod tests {
                 .collect();
             prop_assert_eq!(u64::try_from(found.len()).unwrap(), total);
             prop_assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+            for child in 0..width {
+                let range = shape.range_on_child(child, first << ashift..(first + total) << ashift);
+                let rows: BTreeSet<u64> = (range.start >> ashift..range.end >> ashift).collect();
+                let own = (first..first + total).filter(|sector| sector % width == child);
+                prop_assert_eq!(rows, own.map(|sector| sector / width).collect());
+            }
             let data: usize = map.data().iter().map(|column| column.size).sum();
             prop_assert_eq!(u64::try_from(data).unwrap(), bytes);
             prop_assert!(map.columns.windows(2).all(|pair| pair[0].size >= pair[1].size));
