@@ -21,6 +21,7 @@ mod detach;
 mod device_path;
 mod events;
 mod export;
+mod free_space;
 mod get;
 mod history;
 mod import;
@@ -107,10 +108,10 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("replace", usage::REPLACE, attach::replace),
     built("split", usage::SPLIT, split::run),
     BLANK,
-    missing("initialize", usage::INITIALIZE),
+    built("initialize", usage::INITIALIZE, free_space::initialize),
     built("resilver", usage::RESILVER, scrub::resilver),
     built("scrub", usage::SCRUB, scrub::scrub),
-    missing("trim", usage::TRIM),
+    built("trim", usage::TRIM, free_space::trim),
     BLANK,
     built("import", usage::IMPORT, import::run),
     built("export", usage::EXPORT, export::run),

@@ -1,5 +1,6 @@
 //! `zpool status`.
 
+use crate::free_space;
 use crate::list;
 use crate::pools;
 use crate::status_dedup;
@@ -364,14 +365,16 @@ impl Tree<'_> {
         if let Some(remark) = &vdev.remark {
             line.push_str(&format!("  {remark}"));
         }
-        if is_leaf && request.shows_initialization {
-            line.push_str("  (uninitialized)");
-        }
-        if is_leaf && request.shows_trim {
-            line.push_str(match vdev.trim_supported {
-                true => "  (untrimmed)",
-                false => "  (trim unsupported)",
-            });
+        if is_leaf {
+            let (status, is_asked) = (&vdev.initialization, request.shows_initialization);
+            line.push_str(&free_space::initialization_text(status.as_ref(), is_asked));
+            let (status, is_asked) = (&vdev.trim, request.shows_trim);
+            let is_supported = vdev.trim_supported;
+            line.push_str(&free_space::trim_text(
+                status.as_ref(),
+                is_supported,
+                is_asked,
+            ));
         }
         line + "\n"
     }

@@ -3,14 +3,35 @@
 //! What is zero is left out, errors excepted, as OpenZFS does. Statistics of scans, removals and
 //! checkpoints are not in the reply as numbers, and left out too.
 
+use crate::free_space;
 use crate::pools;
 use crate::status::{MESSAGES, Request, action_text, message_id, root, status_text};
 use crate::vdev_json;
 use crate::vdevs::{CLASSES, with_role};
 use serde_json::Value;
-use tarn_administration::messages::pool::{PoolDescription, VdevRole, VdevStatus};
+use tarn_administration::messages::pool::{FreeSpaceStatus, PoolDescription, VdevRole, VdevStatus};
 use tarn_terminal::json::{Numbers, Object};
 use tarn_terminal::number::{nice_bytes, nice_count};
+use tarn_terminal::timestamp;
+
+/// The members for how far a device is initialized: state, what was done and is to be done, time,
+/// errors.
+const INITIALIZATION: [&str; 5] = [
+    "init_state",
+    "initialized",
+    "to_initialize",
+    "init_time",
+    "init_errors",
+];
+
+/// The same for how far it is trimmed.
+const TRIM: [&str; 5] = [
+    "trim_state",
+    "trimmed",
+    "to_trim",
+    "trim_time",
+    "trim_errors",
+];
 
 /// The pools as JSON, by name or guid.
 pub fn objects(request: &Request, numbers: Numbers, pools: &[PoolDescription]) -> Object {
@@ -169,6 +190,25 @@ impl Writer<'_> {
         }
     }
 
+    /// How far a device is initialized or trimmed.
+    fn free_space(&self, status: &FreeSpaceStatus, members: &[&str; 5], object: &mut Object) {
+        let [state, done, all, time, errors] = *members;
+        let word = free_space::state_word(status.state);
+        object.insert(state.into(), word.into());
+        let mut add = |member: &str, value| object.insert(member.to_string(), value);
+        add(done, self.number(Quantity::Bytes(status.done_bytes)));
+        add(all, self.number(Quantity::Bytes(status.estimated_bytes)));
+        let seconds = i64::try_from(status.time_s).unwrap_or(i64::MAX);
+        add(
+            time,
+            match self.request.is_exact {
+                true => self.numbers.number(status.time_s),
+                false => timestamp::ctime(seconds).into(),
+            },
+        );
+        add(errors, self.number(Quantity::Count(status.errors)));
+    }
+
     fn state(&self, vdev: &VdevStatus, object: &mut Object) {
         if vdev.role == VdevRole::Spare && vdev.state == "AVAIL" {
             object.insert("state".into(), "AVAIL".into());
@@ -185,9 +225,17 @@ impl Writer<'_> {
                 None => _ = object.insert("aux".into(), vdev_json::reason(remark).into()),
             }
         }
+        if vdev.children.is_empty() && self.request.shows_initialization {
+            match &vdev.initialization {
+                Some(status) => self.free_space(status, &INITIALIZATION, object),
+                None => _ = object.insert("init_state".into(), "UNINITIALIZED".into()),
+            }
+        }
         if vdev.children.is_empty() && self.request.shows_trim {
-            if vdev.trim_supported {
-                object.insert("trim_state".into(), "UNTRIMMED".into());
+            match &vdev.trim {
+                _ if !vdev.trim_supported => {}
+                Some(status) => self.free_space(status, &TRIM, object),
+                None => _ = object.insert("trim_state".into(), "UNTRIMMED".into()),
             }
             let unsupported = u64::from(!vdev.trim_supported);
             object.insert(

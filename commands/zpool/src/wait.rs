@@ -56,13 +56,14 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     // Refused before anything is printed.
     ask(&client, &request, false)?;
     if request.pause.is_zero() {
-        wait(&client, &request.pool, &request.activities)?;
+        wait(&client, &request.pool, &request.activities, &[])?;
         return Ok(0);
     }
     let (is_over, over) = channel();
     let waiting = std::thread::scope(|scope| {
-        let rows = scope.spawn(|| print_rows(&client, &request, &over));
-        let waited = wait(&client, &request.pool, &request.activities);
+        let (client, request) = (&client, &request);
+        let rows = scope.spawn(move || print_rows(client, request, &over));
+        let waited = wait(client, &request.pool, &request.activities, &[]);
         drop(is_over);
         // A panic was reported by its thread.
         let printed = rows.join().unwrap_or(Ok(()));
@@ -71,14 +72,20 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     waiting.map(|()| 0)
 }
 
-/// Waits until none of these goes on.
+/// Waits until none of these goes on, at these devices where they are named by their guids.
 ///
 /// # Errors
 /// The pool is not there, or why nothing could be asked.
-pub fn wait(client: &Client, pool: &str, activities: &[Activity]) -> Result<(), Failure> {
+pub fn wait(
+    client: &Client,
+    pool: &str,
+    activities: &[Activity],
+    devices: &[u64],
+) -> Result<(), Failure> {
     let question = ListActivities {
         name: pool.to_string(),
         activities: activities.to_vec(),
+        devices: devices.to_vec(),
         wait: true,
     };
     let mut has_waited = false;
@@ -96,6 +103,7 @@ fn ask(client: &Client, request: &Request, wait: bool) -> Result<Activities, Cal
     client.pool_list_activities(ListActivities {
         name: request.pool.clone(),
         activities: request.activities.clone(),
+        devices: Vec::new(),
         wait,
     })
 }

@@ -55,6 +55,10 @@ macro_rules! for_each_operation {
             "pool/scrub" pool_scrub: pool::Scrub => pool::Scrubbed, "Begins, pauses or stops a scrub.";
             "pool/resilver" pool_resilver: pool::Resilver => Done, "Begins a resilver anew.";
             "pool/clear" pool_clear: pool::Clear => Done, "Clears device errors and resumes a suspended pool.";
+            "pool/initialize" pool_initialize: pool::Initialize => pool::FreeSpaceReply,
+                "Writes the free space of devices, or ends that.";
+            "pool/trim" pool_trim: pool::Trim => pool::FreeSpaceReply,
+                "Tells devices which of their space is free, or ends that.";
             "pool/list-events" pool_list_events: pool::ListEvents => pool::Events, "Lists what happened to pools.";
             "pool/clear-events" pool_clear_events: pool::ClearEvents => pool::EventsCleared, "Forgets what happened to pools.";
             "pool/list-activities" pool_list_activities: pool::ListActivities => pool::Activities,

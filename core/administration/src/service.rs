@@ -138,6 +138,18 @@ impl Administration for Administrator {
         self.command(call, |_| self.clear(&request))
     }
 
+    fn pool_initialize(
+        &self,
+        call: &Call,
+        request: pool::Initialize,
+    ) -> Result<pool::FreeSpaceReply, Refusal> {
+        self.command(call, |operation| self.initialize(call, &request, operation))
+    }
+
+    fn pool_trim(&self, call: &Call, request: pool::Trim) -> Result<pool::FreeSpaceReply, Refusal> {
+        self.command(call, |operation| self.trim(call, &request, operation))
+    }
+
     fn pool_list_events(
         &self,
         call: &Call,

@@ -66,6 +66,9 @@ pub struct ListActivities {
     /// What is asked for; everything when empty.
     #[serde(default)]
     pub activities: Vec<Activity>,
+    /// Only these devices, by their guids, of initializing and trimming; all when empty.
+    #[serde(default)]
+    pub devices: Vec<u64>,
     /// Wait some time for the end of what is asked for.
     #[serde(default)]
     pub wait: bool,

@@ -16,6 +16,7 @@ pub mod dataset;
 pub mod delegation;
 mod escape;
 pub mod events;
+pub mod free_space;
 pub mod pool;
 pub mod scan;
 pub mod statistics;

@@ -7,6 +7,9 @@ pub use super::scan::{Resilver, ScanStats, Scrub, ScrubAction, Scrubbed};
 pub use super::events::{
     ClearEvents, EventPair, EventRecord, EventValue, Events, EventsCleared, ListEvents,
 };
+pub use super::free_space::{
+    FreeSpaceCommand, FreeSpaceReply, FreeSpaceState, FreeSpaceStatus, Initialize, Trim,
+};
 use serde::{Deserialize, Serialize};
 pub use tarn_engine::importing::requests::{Import, Imported, Search};
 use utoipa::ToSchema;
@@ -550,6 +553,12 @@ pub struct VdevStatus {
     /// Leaf: whether it can be told that ranges are free.
     #[serde(default)]
     pub trim_supported: bool,
+    /// Leaf: how far it is initialized.
+    #[serde(default)]
+    pub initialization: Option<FreeSpaceStatus>,
+    /// Leaf: how far it is trimmed.
+    #[serde(default)]
+    pub trim: Option<FreeSpaceStatus>,
     /// Leaf: a whole disk, whose name is shown without its partition.
     #[serde(default)]
     pub whole_disk: bool,

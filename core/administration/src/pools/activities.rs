@@ -14,6 +14,7 @@ use tarn_engine::engine::OpenPool;
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::scan::{RESILVER, SCANNING, SCRUB, Scan};
 use tarn_pool::PoolError;
+use tarn_pool::initialize_trim::FreeSpaceWork;
 use tarn_probe::Operation;
 use tarn_vdev::{VdevConfig, VdevKind};
 
@@ -40,7 +41,8 @@ impl Administrator {
         let mut waited = Duration::ZERO;
         loop {
             let under_way = asked.iter().filter_map(|activity| {
-                let left = left_bytes(&open, *activity, operation).transpose()?;
+                let left = left_bytes(&open, *activity, &request.devices, operation);
+                let left = left.transpose()?;
                 Some(left.map(|left_bytes| UnderWay {
                     activity: *activity,
                     left_bytes,
@@ -65,6 +67,7 @@ impl Administrator {
 fn left_bytes(
     open: &OpenPool,
     activity: Activity,
+    devices: &[u64],
     operation: &Operation,
 ) -> Result<Option<u64>, PoolError> {
     let pool = &open.pool;
@@ -87,8 +90,10 @@ fn left_bytes(
         Activity::Remove => is_any(&pool.vdevs().config(), is_removed).then_some(0),
         Activity::Resilver => running_scan(open, RESILVER, operation)?,
         Activity::Scrub => running_scan(open, SCRUB, operation)?,
+        Activity::Initialize => pool.work_left(FreeSpaceWork::Initialize, devices),
+        Activity::Trim => pool.work_left(FreeSpaceWork::Trim, devices),
         // Pools where a raidz vdev is being expanded are not imported, and nothing begins that.
-        Activity::Initialize | Activity::Trim | Activity::RaidzExpand => None,
+        Activity::RaidzExpand => None,
     })
 }
 

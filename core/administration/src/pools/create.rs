@@ -73,7 +73,8 @@ impl Administrator {
         let (notes, quotas) = (plan.notes.clone(), plan.quotas.clone());
         let root_acts = plan.root_acts.clone();
         let pool = self.make(request, plan, operation)?;
-        pool.set_fails_writers(fails_writers(&request.properties));
+        pool.set_fails_writers(is_given(&request.properties, "failmode", "continue"));
+        pool.set_autotrim(is_given(&request.properties, "autotrim", "on"));
         let open = OpenPool::new(pool, altroot, remembered, None, self.engine.mounter.clone());
         self.find_spares(&open, &request.vdevs, operation)?;
         if let Err(refusal) = set_root(&open.pool, &request.name, root_acts, operation) {
@@ -281,10 +282,10 @@ fn set_root(
     }
 }
 
-/// Whether `failmode=continue` was given.
-fn fails_writers(properties: &[(String, String)]) -> bool {
-    let last = properties.iter().rfind(|(name, _)| name == "failmode");
-    last.is_some_and(|(_, value)| value == "continue")
+/// Whether a property was given with this value.
+fn is_given(properties: &[(String, String)], name: &str, value: &str) -> bool {
+    let last = properties.iter().rfind(|(given, _)| given == name);
+    last.is_some_and(|(_, given)| given == value)
 }
 
 /// Why a pool could not be created, in OpenZFS's words.

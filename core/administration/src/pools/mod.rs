@@ -13,6 +13,7 @@ mod detach;
 mod errors;
 mod events;
 mod find_importable;
+mod free_space;
 mod history;
 mod import_requests;
 mod iostat;

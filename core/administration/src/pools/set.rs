@@ -51,6 +51,9 @@ impl Administrator {
         if request.property == "failmode" {
             open.pool.set_fails_writers(request.value == "continue");
         }
+        if request.property == "autotrim" {
+            open.pool.set_autotrim(request.value == "on");
+        }
         self.record_command(call, &request.name, operation);
         Ok(Changed { notes })
     }

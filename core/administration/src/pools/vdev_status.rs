@@ -74,7 +74,12 @@ pub(crate) fn layout_of_pool(open: &OpenPool, health: &VdevHealth) -> Vec<VdevSt
         tops.by_guid.insert(top.guid, (top, space));
     }
     let auxiliary = pool.vdevs().auxiliary();
-    layout(pool.host(), health, &auxiliary, &tops)
+    let mut vdevs = layout(pool.host(), health, &auxiliary, &tops);
+    let is_in_tree =
+        |vdev: &&mut VdevStatus| !matches!(vdev.role, VdevRole::Spare | VdevRole::Cache);
+    let in_tree = vdevs.iter_mut().filter(is_in_tree);
+    in_tree.for_each(|vdev| super::free_space::add_status(pool, vdev));
+    vdevs
 }
 
 /// The vdevs of a pool that is not open.

@@ -1,7 +1,9 @@
-//! Applies pool properties: the changes in the pool, `failmode`, and which cache file lists it.
+//! Applies pool properties: the changes in the pool, `failmode`, `autotrim`, and which cache file
+//! lists it.
 
 use super::settings::PoolSettings;
 use crate::engine::{OpenPool, Remembered};
+use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::is_user_property;
 use tarn_object::zap::ZapValue;
@@ -11,17 +13,22 @@ use tarn_probe::Operation;
 
 /// The stored number of `failmode=continue`.
 const FAIL_MODE_CONTINUE: u64 = 1;
+/// The stored number of `autotrim=on`.
+const AUTOTRIM_ON: u64 = 1;
 
-/// Applies the property `failmode` to a pool that was just opened.
+/// Applies the properties `failmode` and `autotrim` to a pool that was just opened.
 ///
 /// # Errors
-/// The property cannot be read.
-pub fn apply_fail_mode(pool: &Pool, operation: &Operation) -> Result<(), PoolError> {
+/// A property cannot be read.
+pub fn apply_properties(pool: &Arc<Pool>, operation: &Operation) -> Result<(), PoolError> {
     let directory = pool.directory(operation);
     if let Some(zap) = directory.find(name::PROPERTIES)? {
-        let stored = directory.value_in(zap, "failmode")?;
-        let mode = stored.and_then(|value| value.as_word());
-        pool.set_fails_writers(mode == Some(FAIL_MODE_CONTINUE));
+        let number = |name| -> Result<Option<u64>, PoolError> {
+            let stored = directory.value_in(zap, name)?;
+            Ok(stored.and_then(|value| value.as_word()))
+        };
+        pool.set_fails_writers(number("failmode")? == Some(FAIL_MODE_CONTINUE));
+        pool.set_autotrim(number("autotrim")? == Some(AUTOTRIM_ON));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 //! property `multihost` is refused even with `-f` while another host writes it
 //! ([`multihost`](tarn_pool::multihost)).
 
-use super::apply_settings::{apply_fail_mode, changes_of, remembered};
+use super::apply_settings::{apply_properties, changes_of, remembered};
 use super::dates::date;
 use super::import_refusal::import_refusal;
 use super::own_mounts::lies_on_own_mount;
@@ -71,7 +71,7 @@ fn complete(
     mounter: &Arc<dyn Mounter>,
     operation: &Operation,
 ) -> Result<Arc<OpenPool>, PoolError> {
-    apply_fail_mode(pool, operation)?;
+    apply_properties(pool, operation)?;
     let checkpoint = tarn_pool::checkpoint::load(pool, operation)?;
     let (altroot, remembered) = (options.altroot.clone(), options.remembered.clone());
     let open = OpenPool::new(
@@ -542,7 +542,7 @@ impl Engine {
         }
         let changed = open.pool.change_properties(changes, operation);
         changed.map_err(|error| of_task(action(), &error))?;
-        apply_fail_mode(&open.pool, operation)
+        apply_properties(&open.pool, operation)
             .map_err(|error| Refusal::new(RefusalKind::Corrupt, action(), error.to_string()))
     }
 }
