@@ -35,6 +35,7 @@ mod offline;
 mod paths;
 mod planned;
 mod pools;
+mod reguid;
 mod remove;
 mod reopen;
 #[cfg(test)]
@@ -116,7 +117,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("import", usage::IMPORT, import::run),
     built("export", usage::EXPORT, export::run),
     built("upgrade", usage::UPGRADE, upgrade::run),
-    missing("reguid", usage::REGUID),
+    built("reguid", usage::REGUID, reguid::run),
     BLANK,
     built("history", usage::HISTORY, history::run),
     built("events", usage::EVENTS, events::run),

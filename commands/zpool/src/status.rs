@@ -52,7 +52,7 @@ pub struct Request {
     /// `-d`: direct writes that failed verification.
     pub shows_direct: bool,
     /// `-i`.
-    shows_initialization: bool,
+    pub shows_initialization: bool,
     /// `-t`.
     pub shows_trim: bool,
     /// `-D`: what is known of deduplicated blocks.

@@ -59,6 +59,7 @@ macro_rules! for_each_operation {
                 "Writes the free space of devices, or ends that.";
             "pool/trim" pool_trim: pool::Trim => pool::FreeSpaceReply,
                 "Tells devices which of their space is free, or ends that.";
+            "pool/reguid" pool_reguid: pool::Reguid => Done, "Gives a pool another guid.";
             "pool/list-events" pool_list_events: pool::ListEvents => pool::Events, "Lists what happened to pools.";
             "pool/clear-events" pool_clear_events: pool::ClearEvents => pool::EventsCleared, "Forgets what happened to pools.";
             "pool/list-activities" pool_list_activities: pool::ListActivities => pool::Activities,

@@ -44,6 +44,7 @@ mod offline;
 pub mod pool;
 mod probes;
 pub mod properties;
+pub mod reguid;
 mod remove_log;
 mod replacing;
 pub mod rewind;

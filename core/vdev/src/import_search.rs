@@ -11,6 +11,10 @@
 //! different devices with one label are copies of each other; the candidate gets the one with the
 //! later label, and both are reported.
 //!
+//! `zpool reguid` may have been interrupted: then labels of a device name two pool guids. The later
+//! label counts if a device that it counts for has its uberblock; otherwise the pool still has its
+//! old guid, which the earlier label names.
+//!
 //! # Invariants
 //! - A label that does not verify or cannot be parsed is passed over; it cannot hide another one.
 //! - The order of the results does not depend on the order in which devices are found.
@@ -19,8 +23,8 @@ use crate::config::{VdevConfig, VdevKind};
 use crate::error::LabelError;
 use crate::health::VdevHealth;
 use crate::label_config::{PoolFacts, PoolState};
-use crate::labels::{best_label, read_labels};
-use crate::leaf::open_window;
+use crate::labels::{Label, best_label, read_labels, read_uberblocks};
+use crate::leaf::{Window, open_window};
 use crate::sizes::DEVICE_BYTES_MIN;
 use crate::tree::{ExpectedLabels, Need, OpenOptions, VdevTree};
 use std::collections::BTreeMap;
@@ -62,6 +66,17 @@ pub struct FoundDevice {
     pub label: NvList,
     /// How many of its four labels verify.
     pub label_count: usize,
+    /// Where its labels name two pools.
+    disputed: Option<Box<Disputed>>,
+}
+
+/// The labels of a device whose labels name two pools.
+#[derive(Debug, Clone)]
+struct Disputed {
+    /// The latest label that names another pool than the latest one.
+    earlier: NvList,
+    /// The txg of the newest uberblock.
+    newest: Txg,
 }
 
 /// The result of a search.
@@ -170,7 +185,33 @@ pub fn search(host: &Host, places: &[PathBuf]) -> SearchResult {
             Probed::Nothing => {}
         }
     }
+    settle_disputed(&mut result.devices);
     result
+}
+
+/// Decides which label counts of devices whose labels name two pools.
+fn settle_disputed(devices: &mut [FoundDevice]) {
+    let mut newest: BTreeMap<Option<Guid>, Txg> = BTreeMap::new();
+    for device in devices.iter() {
+        // A device whose labels all name one pool has the uberblock of the latest: the last of its
+        // labels are written behind that.
+        let disputed = device.disputed.as_ref();
+        let stored = disputed.map_or(txg_of(&device.label), |disputed| disputed.newest);
+        let known = newest.entry(device.pool()).or_insert(stored);
+        *known = (*known).max(stored);
+    }
+    for device in devices {
+        let (pool, txg) = (device.pool(), txg_of(&device.label));
+        if let Some(disputed) = device.disputed.take()
+            && newest[&pool] < txg
+        {
+            device.label = disputed.earlier;
+        }
+    }
+}
+
+fn txg_of(label: &NvList) -> Txg {
+    Txg::from(label.optional_u64("txg").ok().flatten().unwrap_or(0))
 }
 
 enum Probed {
@@ -197,7 +238,29 @@ fn probe(host: &Host, order: usize, path: PathBuf) -> Probed {
         order,
         label: best.list.clone(),
         label_count: labels.iter().flatten().count(),
+        disputed: disputed(&labels, best, &window),
         path,
+    }))
+}
+
+/// Whether labels of a device name two pools for the same leaf: the pool was getting another guid.
+fn disputed(
+    labels: &[Result<Label, LabelError>],
+    best: &Label,
+    window: &Window,
+) -> Option<Box<Disputed>> {
+    let is_other = |label: &&Label| {
+        label.pool_guid() != best.pool_guid()
+            && label.guid() == best.guid()
+            && label.guid().is_some()
+    };
+    let others = labels.iter().flatten().filter(is_other);
+    let earlier = others.max_by_key(|label| label.txg())?;
+    let found = read_uberblocks(window, best.ashift()?);
+    let newest = found.iter().map(|found| found.uberblock.txg).max()?;
+    Some(Box::new(Disputed {
+        earlier: earlier.list.clone(),
+        newest,
     }))
 }
 
@@ -445,6 +508,7 @@ mod tests {
             order: 0,
             label: facts.label_of(root, top, &root.children[top].children[leaf]),
             label_count: 4,
+            disputed: None,
         }
     }
 

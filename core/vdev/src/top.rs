@@ -118,7 +118,11 @@ impl TopVdev {
                 let is_it = all.any(|label| label.guid() == Some(leaf.guid))
                     // A mirror of which one device is left takes over the guid of the mirror.
                     || (self.leaves.len() == 1 && label.top_guid() == Some(self.guid));
-                let is_ours = label.pool_guid() == Some(pool) && is_it;
+                // Power may have failed while the pool got another guid: then some labels of the
+                // device have the old one.
+                let mut all = found.iter().flatten();
+                let is_of_pool = all.any(|label| label.pool_guid() == Some(pool));
+                let is_ours = is_of_pool && is_it;
                 (!is_ours).then_some(Reason::CorruptData)
             }
         };

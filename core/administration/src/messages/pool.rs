@@ -718,6 +718,16 @@ pub struct Sync {
     pub force: bool,
 }
 
+/// `zpool reguid`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Reguid {
+    /// The pool.
+    pub name: String,
+    /// `-g`: the new guid; a random one when none.
+    #[serde(default)]
+    pub guid: Option<u64>,
+}
+
 /// `zpool clear`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Clear {
