@@ -215,7 +215,8 @@ impl Pool {
         let pool = assemble(host, cache, &request, &spares, vdevs, facts, operation)?;
         pool.follow_multihost(operation)?;
         pool.start_sync();
-        for record in crate::history::read(pool.directory(operation), operation)? {
+        let records = crate::history::read(pool.directory(operation), operation);
+        for record in records.unwrap_or_default() {
             pool.post_history(&record);
         }
         pool.post_event(class::POOL_CREATE, None, NvList::new());
