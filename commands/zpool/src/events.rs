@@ -286,7 +286,7 @@ mod tests {
             "        zio_priority = 0x4 [SCRUB]\n",
             "        vdev_spare_paths = \"/a\" \"/b\" \n",
             "        vdev_spare_guids = \n",
-            "        time = 0x2c320ad4 0x3039 \n",
+            "        time = 0x2c320a54 0x3039 \n",
             "        eid = 0x3\n",
             "\n",
         );
