@@ -15,6 +15,7 @@
 //! not store is in its log and in `tarnd.unstored`, and its exit code reports that.
 
 mod background;
+mod event_programs;
 mod host;
 mod lock;
 mod serve;

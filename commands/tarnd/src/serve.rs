@@ -1,5 +1,6 @@
 //! The life of the daemon: lock, import, answer, stop.
 
+use crate::event_programs;
 use crate::host::{self, IdentityError};
 use crate::lock::{self, LockError};
 use std::os::unix::fs::PermissionsExt;
@@ -72,6 +73,11 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         fixes_snapshot_names: options.fixes_snapshot_names,
     };
     let engine = Engine::new(host, instance.clone(), mounter, options);
+    engine.start_fault_manager();
+    let programs = instance.event_programs();
+    if let Err(error) = event_programs::start(&engine, programs, log) {
+        log(&format!("cannot run programs for events: {error}"));
+    }
     for warning in engine.start() {
         log(&warning.to_string());
     }

@@ -21,6 +21,7 @@ mod call_record;
 mod command_permissions;
 mod create;
 mod datasets;
+pub mod event_values;
 mod inert;
 mod kstat;
 pub mod messages;

@@ -119,6 +119,11 @@ impl Instance {
         self.state.join("hostid")
     }
 
+    /// The programs that run for events, as zedlets.
+    pub fn event_programs(&self) -> PathBuf {
+        self.state.join("zed.d")
+    }
+
     /// The daemon's log.
     pub fn log(&self) -> PathBuf {
         self.state.join("tarnd.log")

@@ -8,6 +8,7 @@
 
 pub mod count_owners;
 pub mod engine;
+pub mod fault_manager;
 pub mod files;
 pub mod importing;
 pub mod inspect;

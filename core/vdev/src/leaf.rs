@@ -509,6 +509,22 @@ impl Leaf {
         }
     }
 
+    /// Changes its standing, if it is this one. The device stays open.
+    pub(crate) fn change_standing(&self, from: Standing, to: Standing) -> bool {
+        debug_assert!(
+            to.state.is_usable(),
+            "a device that is taken out of use is closed"
+        );
+        let mut state = self.state.write();
+        if state.standing != from || state.window.is_none() {
+            return false;
+        }
+        state.standing = to;
+        drop(state);
+        self.report_state(from, to);
+        true
+    }
+
     fn report_state(&self, before: Standing, now: Standing) {
         if before.state != now.state {
             let before = before.state;

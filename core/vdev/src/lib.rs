@@ -32,6 +32,7 @@ pub mod config;
 pub mod dtl;
 pub mod error;
 mod expand;
+mod faults;
 pub mod free_space;
 pub mod gpt;
 pub mod health;

@@ -3,13 +3,13 @@
 use super::Properties;
 pub use super::activities::{Activities, Activity, ListActivities, UnderWay};
 use super::condition::Condition;
-pub use super::scan::{Resilver, ScanStats, Scrub, ScrubAction, Scrubbed};
 pub use super::events::{
     ClearEvents, EventPair, EventRecord, EventValue, Events, EventsCleared, ListEvents,
 };
 pub use super::free_space::{
     FreeSpaceCommand, FreeSpaceReply, FreeSpaceState, FreeSpaceStatus, Initialize, Trim,
 };
+pub use super::scan::{Resilver, ScanStats, Scrub, ScrubAction, Scrubbed};
 use serde::{Deserialize, Serialize};
 pub use tarn_engine::importing::requests::{Import, Imported, Search};
 use utoipa::ToSchema;

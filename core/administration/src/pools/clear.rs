@@ -15,7 +15,7 @@ use tarn_engine::refusals::SUSPENDED;
 use tarn_host::channel::{self, NoMessage};
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Guid;
-use tarn_pool::events::class::CONFIG_SYNC;
+use tarn_pool::events::class::{CONFIG_SYNC, VDEV_CLEAR};
 use tarn_pool::{Mode, ResumeRefusal};
 use tarn_vdev::{VdevConfig, VdevState};
 
@@ -40,6 +40,10 @@ impl Administrator {
         };
         let changes = open.pool.vdevs().change_count();
         open.pool.vdevs().clear_errors(device);
+        for restored in open.pool.vdevs().restore_degraded(device) {
+            open.pool
+                .post_event(VDEV_CLEAR, Some(restored), NvList::new());
+        }
         self.resume(&open)?;
         self.bring_back(&open, device)?;
         if open.pool.vdevs().change_count() == changes {

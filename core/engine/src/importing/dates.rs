@@ -3,10 +3,15 @@
 /// A date in local time, as `ctime` writes it: `Fri Nov 20 18:45:12 2026`.
 pub fn date(unix_s: u64) -> String {
     let seconds = i64::try_from(unix_s).unwrap_or(i64::MAX);
-    match jiff::Timestamp::from_second(seconds) {
+    local_time(seconds, "%a %b %e %H:%M:%S %Y")
+}
+
+/// A time in local time by a `strftime` pattern; the number itself when it is no time.
+pub fn local_time(unix_s: i64, pattern: &str) -> String {
+    match jiff::Timestamp::from_second(unix_s) {
         Ok(time) => {
             let zoned = time.to_zoned(jiff::tz::TimeZone::system());
-            zoned.strftime("%a %b %e %H:%M:%S %Y").to_string()
+            zoned.strftime(pattern).to_string()
         }
         Err(_) => unix_s.to_string(),
     }
