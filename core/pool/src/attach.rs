@@ -170,6 +170,14 @@ impl Pool {
                 joining: Some(leaf),
                 heir: change.heir,
             });
+            assert!(
+                pool.vdevs().leaf(new.guid).is_some(),
+                "a device that joined is in the tree"
+            );
+            assert!(
+                is_log || departed.is_empty(),
+                "no device leaves a data vdev because another joins"
+            );
             if !departed.is_empty() {
                 let label = label_of_none(&pool.facts(), &root, id, old.guid);
                 pool.depart(departed, Some(label));

@@ -111,8 +111,8 @@ impl Pool {
         })
     }
 
-    /// Adds hot spares, and waits until that is stored. A device that is a hot spare of another pool
-    /// keeps its guid, and so its label.
+    /// Adds hot spares, and waits until that is stored. A device that is a hot spare of another
+    /// pool keeps its guid, and so its label.
     ///
     /// # Errors
     /// A device cannot be labelled, or the pool could not be changed: none of them is a spare.
@@ -120,6 +120,12 @@ impl Pool {
     pub fn add_spares(&self, spares: &[VdevConfig], operation: &Operation) -> Result<(), AddError> {
         self.require_writable()?;
         let spares = label_spares(self.host(), self.facts().version, spares)?;
+        assert!(
+            spares
+                .iter()
+                .all(|spare| spare.is_spare && !spare.guid.is_zero()),
+            "a labelled spare has a guid"
+        );
         self.run_in_sync(operation, move |scope| {
             let writer = scope.writer;
             let id = match writer.directory().find(SPARES)?.filter(|id| !id.is_zero()) {

@@ -3,8 +3,8 @@
 //! # Mechanism
 //! In a data vdev the other devices must have all its blocks, by their dirty time logs. A log vdev
 //! is emptied first, and then any other working device suffices. The new device of a `replacing`
-//! vdev can leave, which cancels the replacement, and so can the old one. A hot spare that leaves is
-//! an idle spare again; it belongs to the vdev for good when the device that it stood in for
+//! vdev can leave, which cancels the replacement, and so can the old one. A hot spare that leaves
+//! is an idle spare again; it belongs to the vdev for good when the device that it stood in for
 //! leaves.
 //!
 //! # After a crash
@@ -15,7 +15,8 @@
 use crate::auxiliary_devices;
 use crate::error::{PoolError, VdevChangeError};
 use crate::events::class;
-use crate::expand::expand_automatically;
+use crate::expand_vdevs::expand_automatically;
+use crate::leaver::Leaver;
 use crate::log_holds::LogHold;
 use crate::pool::Pool;
 use crate::sync_scope::SyncScope;
@@ -31,14 +32,6 @@ use tarn_vdev::{AuxiliaryKind, Change, Departed, Needed, PoolFacts, VdevConfig};
 const NOT_A_MIRROR: VdevChangeError = VdevChangeError::WrongKind {
     why: "only applicable to mirror and replacing vdevs",
 };
-
-/// A device that left the pool in the syncing txg. It gets this label when that is stored: of txg 0,
-/// or of a hot spare that is idle from then on; without one its labels are cleared.
-#[derive(Debug)]
-pub(crate) struct Leaver {
-    device: Departed,
-    label: Option<NvList>,
-}
 
 impl Pool {
     /// Removes a device from its mirror, and waits until that is stored. Gives the guid of the hot
@@ -92,6 +85,10 @@ impl Pool {
     /// Called when the txg is stored in which devices left the pool.
     pub(crate) fn clear_departed(&self) {
         let departed = std::mem::take(&mut *self.departed.lock());
+        debug_assert!(
+            departed.iter().all(|leaver| !leaver.device.is_empty()),
+            "what left has a device"
+        );
         for Leaver { device, label } in departed {
             device.clear(label.as_ref());
         }
@@ -135,6 +132,11 @@ pub(crate) fn take_out(
         return Ok(None);
     };
     let leaf = &change.leaf;
+    assert_eq!(leaf.guid, guid, "the device leaves that was asked for");
+    assert!(
+        pool.vdevs().leaf(guid).is_none(),
+        "a device that left is in the tree no more"
+    );
     let facts = pool.facts();
     let label = match leaf.is_spare {
         true => spare_label(facts.version, leaf),

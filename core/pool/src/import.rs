@@ -167,7 +167,7 @@ impl Pool {
             }
             pool.note_empty_logs();
             if request.split.is_some() {
-                let left = pool.leave_for_sync(crate::split::free_left_behind);
+                let left = pool.leave_for_sync(crate::left_behind::free_left_behind);
                 left.expect("the queue of a pool is open before its threads start");
             }
             pool.start_sync();
@@ -217,9 +217,7 @@ impl Pool {
 }
 
 /// The vdev tree of the configuration in the MOS.
-pub(crate) fn whole_tree(
-    configuration: &tarn_ondisk::nvlist::NvList,
-) -> Result<VdevConfig, ImportError> {
+fn whole_tree(configuration: &tarn_ondisk::nvlist::NvList) -> Result<VdevConfig, ImportError> {
     let tree = configuration
         .list("vdev_tree")
         .map_err(tarn_vdev::ConfigError::from)?;

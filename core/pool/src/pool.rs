@@ -1,7 +1,6 @@
 //! An open pool: the state that all its users share.
 
 use crate::cloned_blocks::{CloneSums, ClonedBlockTables};
-use crate::detach::Leaver;
 use crate::directory::Directory;
 use crate::error::TaskError;
 use crate::error_log::FoundErrors;
@@ -11,6 +10,7 @@ use crate::features::PoolFeatures;
 use crate::initialize_trim::Works;
 use crate::initialize_trim::autotrim::Autotrim;
 use crate::job_queue::Jobs;
+use crate::leaver::Leaver;
 use crate::log_holds::LogHolds;
 use crate::multihost::heartbeat::Heartbeats;
 use crate::probes::Probes;

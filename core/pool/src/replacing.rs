@@ -2,14 +2,14 @@
 //!
 //! # Mechanism
 //! When a resilver ends, the dirty time logs of the devices that it filled are empty. Then
-//! - the oldest device of a `replacing` vdev leaves, if the newest is whole; if the `replacing` vdev
-//!   was below a `spare` vdev in the place of the failed device, the hot spare leaves, too;
+//! - the oldest device of a `replacing` vdev leaves, if the newest is whole; if the `replacing`
+//!   vdev was below a `spare` vdev in the place of the failed device, the hot spare leaves, too;
 //! - the hot spare of a `spare` vdev leaves, if the device that it stood in for came back
 //!   (`unspare`), or the other way round;
 //! - of several hot spares for one device all but the last leave, if the last is whole.
 //!
-//! A device that is needed by the dirty time logs stays, and so does a `replacing` vdev whose newest
-//! device failed: an administrator decides which device to keep.
+//! A device that is needed by the dirty time logs stays, and so does a `replacing` vdev whose
+//! newest device failed: an administrator decides which device to keep.
 //!
 //! # Invariants
 //! - All of it happens in the txg in which the resilver ends, so a crash finds the vdev with the
@@ -17,7 +17,7 @@
 
 use crate::detach::take_out;
 use crate::error::{PoolError, TaskError};
-use crate::expand::expand_automatically;
+use crate::expand_vdevs::expand_automatically;
 use crate::pool::Pool;
 use crate::sync_scope::SyncScope;
 use tarn_ondisk::units::Guid;

@@ -3,9 +3,9 @@
 //! # Mechanism
 //! One txg of the old pool removes the devices, as `zpool detach` does. They have everything up to
 //! the txg before. Their labels then get the guid and name of the new pool, with a tree in which
-//! each device is a top-level vdev, and the uberblock of that earlier txg with the new sum of guids.
-//! The new pool is opened there. Its first txg stores its tree in its own MOS, and frees the objects
-//! of vdevs that it does not have.
+//! each device is a top-level vdev, and the uberblock of that earlier txg with the new sum of
+//! guids. The new pool is opened there. Its first txg stores its tree in its own MOS, and frees the
+//! objects of vdevs that it does not have.
 //!
 //! Log vdevs are emptied before, and are holes in the new pool.
 //!
@@ -16,25 +16,21 @@
 
 use crate::close::Leaving;
 use crate::create::new_guid;
-use crate::directory::{LEAF_ZAP, TOP_ZAP};
 use crate::error::{ImportError, PoolError, VdevChangeError};
 use crate::import::ImportRequest;
 use crate::log_holds::LogHold;
 use crate::pool::{Mode, Pool, PoolOwner};
 use crate::sync_scope::SyncScope;
 use crate::vdev_objects;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tarn_cache::Cache;
 use tarn_dataset::task::InternalEvent;
 use tarn_host::Host;
-use tarn_ondisk::pool_directory::{CACHE_DEVICES, POOL_DIRECTORY, SPARES, VDEV_ZAP_MAP};
 use tarn_ondisk::uberblock::Uberblock;
-use tarn_ondisk::units::{Guid, ObjectId, Txg};
+use tarn_ondisk::units::{Guid, Txg};
 use tarn_probe::Operation;
 use tarn_vdev::import_search::{DevicePaths, pools, search};
-use tarn_vdev::sizes::metaslab_count;
 use tarn_vdev::{
     Change, Departed, LabelUpdate, Need, Needed, OpenOptions, PoolFacts, PoolState, VdevConfig,
     VdevKind, VdevTree,
@@ -158,6 +154,11 @@ fn take_away(
     if !plan.iter().flatten().all(may_leave) {
         return Ok(None);
     }
+    assert_eq!(
+        tree.children.len(),
+        root.children.len(),
+        "blocks keep the indices of their vdevs"
+    );
     let mut departed = Vec::new();
     for (top, leaf) in root.children.iter().zip(plan) {
         let Some(change) = leaf.and_then(|leaf| top.without(leaf)) else {
@@ -213,6 +214,7 @@ impl SplitOff {
     fn label(&self, host: &Host, operation: &Operation) -> Result<(), VdevChangeError> {
         let options = OpenOptions::new_pool();
         let vdevs = VdevTree::open(host, &self.root, &options).map_err(ImportError::from)?;
+        assert_eq!(self.root.guid, self.facts.guid, "the root is the pool");
         let uberblock = Uberblock {
             guid_sum: self.root.guid_sum(),
             ..self.uberblock
@@ -277,51 +279,4 @@ impl SplitOff {
         let closed = pool.close(Leaving::Exported, operation);
         Ok(recorded.and(closed)?)
     }
-}
-
-/// Frees what belongs to vdevs of the old pool that the new one does not have, in the first txg of
-/// the new pool.
-#[doc(alias("AVZ_ACTION_REBUILD", "spa_avz_build"))]
-pub(crate) fn free_left_behind(scope: &SyncScope<'_>) -> Result<(), PoolError> {
-    let writer = scope.writer;
-    let root = scope.pool.vdevs().config();
-    let vdevs = root.walk();
-    let zaps = vdevs.iter().flat_map(|vdev| {
-        let names = [LEAF_ZAP, TOP_ZAP, crate::config::ROOT_ZAP];
-        names.into_iter().filter_map(|name| vdev.other_object(name))
-    });
-    let zaps: BTreeSet<ObjectId> = zaps.collect();
-    if let Some(map) = writer.directory().find(VDEV_ZAP_MAP)? {
-        for (name, value) in writer.directory().entries(map)? {
-            let Some(zap) = value.as_word().map(ObjectId::new) else {
-                continue;
-            };
-            if !zaps.contains(&zap) && !zap.is_zero() {
-                writer.remove(map, &name)?;
-                writer.free(zap)?;
-            }
-        }
-    }
-    let old = writer.directory().configuration()?;
-    let old = crate::import::whole_tree(&old).ok();
-    for vdev in old.iter().flat_map(VdevConfig::walk) {
-        let is_here = root.find(vdev.guid).is_some();
-        if let Some(log) = vdev.dtl.filter(|log| !is_here && !log.is_zero()) {
-            vdev_objects::free_space_map(writer, scope.features, log)?;
-        }
-        let facts = vdev.top_level.as_ref();
-        if let Some(facts) = facts.filter(|facts| facts.is_log && !is_here)
-            && !facts.metaslab_array.is_zero()
-        {
-            let count = metaslab_count(facts.asize, facts.metaslab_shift);
-            vdev_objects::free_array(scope, facts.metaslab_array, count)?;
-        }
-    }
-    for list in [SPARES, CACHE_DEVICES] {
-        if let Some(id) = writer.directory().find(list)?.filter(|id| !id.is_zero()) {
-            writer.remove(POOL_DIRECTORY, list)?;
-            writer.free(id)?;
-        }
-    }
-    Ok(())
 }

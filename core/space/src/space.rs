@@ -93,7 +93,8 @@ impl Space {
         self.state.lock().add_vdev(vdev, geometry, metaslabs);
     }
 
-    /// Adds the metaslabs for which a top-level vdev has grown. They have never been allocated from.
+    /// Adds the metaslabs for which a top-level vdev has grown. They have never been allocated
+    /// from.
     ///
     /// # Panics
     /// When there is no such vdev, or its metaslabs have another size.

@@ -92,6 +92,10 @@ impl Dtl {
         if let Some(first) = next {
             both.remove(first..=Txg::MAX);
         }
+        debug_assert!(
+            both.first_beyond(self).is_none() && both.first_beyond(other).is_none(),
+            "an intersection has no birth that either log lacks"
+        );
         both
     }
 

@@ -6,10 +6,10 @@
 //! left, it takes all of this over again, and the mirror's guid, too: the old label of the device
 //! that left names that guid, so an import sees that both are of the same vdev.
 //!
-//! `zpool replace` puts a `replacing` or `spare` vdev with a guid of its own in the place of the old
-//! device, at any depth, with the old device as its first child and the new one as its last. When
-//! one child is left, it takes the place of the `replacing` or `spare` vdev and keeps its own guid,
-//! unless that place is the top level.
+//! `zpool replace` puts a `replacing` or `spare` vdev with a guid of its own in the place of the
+//! old device, at any depth, with the old device as its first child and the new one as its last.
+//! When one child is left, it takes the place of the `replacing` or `spare` vdev and keeps its own
+//! guid, unless that place is the top level.
 //!
 //! A device that is replaced by another at the same path is looked for at `PATH/old` from then on,
 //! where nothing is; it gets its path back when the new device is detached.
@@ -117,6 +117,10 @@ impl VdevConfig {
             config = last;
         }
         config.number_children();
+        debug_assert!(
+            config.find(leaf.guid).is_none() && !config.leaves().is_empty(),
+            "one device leaves, and others stay"
+        );
         Some(Left {
             config,
             leaf,
@@ -160,6 +164,7 @@ impl VdevConfig {
             return None;
         }
         config.number_children();
+        debug_assert!(config.find(to).is_some(), "the other device stays");
         Some(config)
     }
 

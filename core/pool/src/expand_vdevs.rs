@@ -58,6 +58,7 @@ pub(crate) fn expand(scope: &SyncScope<'_>, vdev: VdevId) -> Result<(), PoolErro
     pool.io().vdevs_changed();
     pool.grown.lock().push(vdev);
     let after = space_bytes(pool);
+    assert!(after >= before, "a vdev that is expanded does not shrink");
     if after > before {
         let (name, grown) = (pool.name(), after - before);
         scope.context.record(InternalEvent {
