@@ -1,6 +1,6 @@
 //! `zpool status -j`.
 //!
-//! What is zero is left out, errors excepted, as OpenZFS does. Statistics of scans, removals and
+//! What is zero is left out, errors excepted, as OpenZFS does. Statistics of removals and
 //! checkpoints are not in the reply as numbers, and left out too.
 
 use crate::free_space;
@@ -9,7 +9,9 @@ use crate::status::{MESSAGES, Request, action_text, message_id, root, status_tex
 use crate::vdev_json;
 use crate::vdevs::{CLASSES, with_role};
 use serde_json::Value;
-use tarn_administration::messages::pool::{FreeSpaceStatus, PoolDescription, VdevRole, VdevStatus};
+use tarn_administration::messages::pool::{
+    FreeSpaceStatus, PoolDescription, ScanStats, VdevRole, VdevStatus,
+};
 use tarn_terminal::json::{Numbers, Object};
 use tarn_terminal::number::{nice_bytes, nice_count};
 use tarn_terminal::timestamp;
@@ -87,6 +89,9 @@ impl Writer<'_> {
             object.insert("msgid".into(), id.into());
             object.insert("moreinfo".into(), format!("{MESSAGES}{id}").into());
         }
+        if let Some(stats) = &pool.scan_stats {
+            object.insert("scan_stats".into(), self.scan_stats(stats).into());
+        }
         let mut vdevs = Object::new();
         self.root(pool, &mut vdevs);
         let lists = CLASSES
@@ -114,6 +119,37 @@ impl Writer<'_> {
         if pool.error_count > 0 && request.is_verbose {
             object.insert("errlist".into(), pool.errors.clone().into());
         }
+        object
+    }
+
+    /// The last scrub or resilver, or the one that runs.
+    fn scan_stats(&self, stats: &ScanStats) -> Object {
+        let time = |seconds: u64| match (seconds, self.request.is_exact) {
+            (0, _) => Value::from("-"),
+            (seconds, true) => self.numbers.number(seconds),
+            (seconds, false) => timestamp::ctime(i64::try_from(seconds).unwrap_or(i64::MAX)).into(),
+        };
+        let bytes = |bytes: u64| self.number(Quantity::Bytes(bytes));
+        let whole = |number: u64| self.number(Quantity::Whole(number));
+        let mut object = Object::new();
+        object.insert("function".into(), stats.function.clone().into());
+        object.insert("state".into(), stats.state.clone().into());
+        object.insert("start_time".into(), time(stats.start_time_s));
+        object.insert("end_time".into(), time(stats.end_time_s));
+        object.insert("to_examine".into(), bytes(stats.to_examine_bytes));
+        object.insert("examined".into(), bytes(stats.examined_bytes));
+        object.insert("skipped".into(), bytes(stats.skipped_bytes));
+        object.insert("processed".into(), bytes(stats.processed_bytes));
+        object.insert("errors".into(), whole(stats.errors));
+        object.insert("bytes_per_scan".into(), bytes(stats.pass_examined_bytes));
+        object.insert("pass_start".into(), whole(stats.pass_start_s));
+        object.insert("scrub_pause".into(), time(stats.paused_since_s));
+        object.insert("scrub_spent_paused".into(), whole(stats.spent_paused_s));
+        object.insert(
+            "issued_bytes_per_scan".into(),
+            bytes(stats.pass_issued_bytes),
+        );
+        object.insert("issued".into(), bytes(stats.issued_bytes));
         object
     }
 

@@ -6,6 +6,7 @@ use crate::ranks;
 use crate::ref_table::RefTable;
 use crate::scan::ScanQueue;
 use crate::shapes::VdevShapes;
+use crate::unreadable::Unreadable;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tarn_host::Host;
@@ -29,6 +30,7 @@ pub struct BlockIo {
     shapes: RwLock<Arc<VdevShapes>>,
     pub(crate) deferred_frees: Mutex<Vec<BlockPointer>>,
     pub(crate) scan_queue: ScanQueue,
+    pub(crate) unreadable: Unreadable,
     /// Bytes that logs may still take before the room that is left is counted again.
     pub(crate) log_allowance: AtomicU64,
     /// The newest txg that is stored: blocks of later ones may be rewritten in place.
@@ -115,6 +117,7 @@ impl BlockIo {
             shapes: RwLock::new(ranks::SHAPES, shapes),
             deferred_frees: Mutex::new(ranks::DEFERRED_FREES, Vec::new()),
             scan_queue: ScanQueue::new(),
+            unreadable: Unreadable::new(),
             log_allowance: AtomicU64::new(0),
             stored: AtomicU64::new(u64::MAX),
             stored_ns: AtomicU64::new(0),

@@ -15,11 +15,12 @@ use std::collections::BTreeMap;
 use tarn_dataset::task::FeatureCounts;
 use tarn_host::lock::{Mutex, Rank};
 use tarn_object::zap::ZapValue;
+use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::error_log::{ErrorPlace, HeadErrorPlace};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{ERROR_LOG_LAST, ERROR_LOG_SCRUB};
-use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_ondisk::units::{BlockId, ObjectId, Txg};
 use tarn_probe::Operation;
 
 /// No more errors are kept in memory: others are found again by the next scan.
@@ -49,13 +50,42 @@ impl Pool {
 
     /// Whether errors wait to be stored.
     pub(crate) fn has_found_errors(&self) -> bool {
-        !self.found_errors.0.lock().is_empty()
+        self.io().has_unreadable() || !self.found_errors.0.lock().is_empty()
+    }
+
+    /// The errors that are not stored yet, those of readers included: the places, with the births
+    /// of the blocks.
+    pub fn unstored_errors(&self) -> Vec<(ErrorPlace, Txg)> {
+        self.note_unreadable();
+        let found = self.found_errors.0.lock();
+        found
+            .iter()
+            .map(|(place, birth)| (*place, *birth))
+            .collect()
+    }
+
+    /// Takes over the blocks that readers could not read.
+    fn note_unreadable(&self) {
+        for (mark, birth) in self.io().take_unreadable() {
+            self.log_error(place_of(&mark), birth);
+        }
+    }
+}
+
+/// The place of a block in the error log.
+pub(crate) fn place_of(mark: &TraversalMark) -> ErrorPlace {
+    ErrorPlace {
+        dataset: mark.objset,
+        object: mark.object,
+        level: mark.level,
+        block: BlockId::new(mark.block),
     }
 }
 
 /// Stores the errors that were found: in the log of the scan that runs, or in the last one.
 #[doc(alias = "spa_errlog_sync")]
 pub(crate) fn store(scope: &SyncScope<'_>) -> Result<(), PoolError> {
+    scope.pool.note_unreadable();
     let found = std::mem::take(&mut *scope.pool.found_errors.0.lock());
     if found.is_empty() {
         return Ok(());

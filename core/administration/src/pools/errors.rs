@@ -75,6 +75,17 @@ pub(super) fn known(pool: &Pool, operation: &Operation) -> Result<Vec<Known>, Po
             }
         }
     }
+    for (place, birth) in pool.unstored_errors() {
+        known.insert(Known {
+            dataset: place.dataset,
+            place: HeadErrorPlace {
+                object: place.object,
+                level: place.level,
+                block: place.block,
+                birth,
+            },
+        });
+    }
     Ok(known.into_iter().collect())
 }
 

@@ -59,7 +59,7 @@ impl BlockIo {
             PointerKind::Stored => {
                 let stored = StoredPointer::parse(pointer)?;
                 self.count_read(scope);
-                let bytes = self.fetch(&stored, operation)?;
+                let bytes = self.fetch_or_note(&stored, scope, operation)?;
                 let _timer = operation.stage(Stage::Transform);
                 plain(&stored, scope, bytes)
             }
@@ -82,7 +82,7 @@ impl BlockIo {
         }
         let stored = StoredPointer::parse(pointer)?;
         self.count_read(scope);
-        let bytes = self.fetch(&stored, operation)?;
+        let bytes = self.fetch_or_note(&stored, scope, operation)?;
         Ok(as_stored(&stored, bytes))
     }
 
@@ -126,6 +126,18 @@ impl BlockIo {
         }
         let places = gang::places(self, pointer, operation)?;
         Ok(places.into_iter().map(|(place, _)| place).collect())
+    }
+
+    /// The first stage; the pool's error log hears of a failure.
+    fn fetch_or_note(
+        &self,
+        stored: &StoredPointer<'_>,
+        scope: BlockScope,
+        operation: &Operation,
+    ) -> Result<Buffer, ReadError> {
+        self.fetch(stored, operation).inspect_err(|error| {
+            self.note_unreadable(stored.pointer, scope, error, operation);
+        })
     }
 
     fn count_read(&self, scope: BlockScope) {

@@ -11,6 +11,7 @@
 use super::datasets::{behind, dataset, first};
 use super::progress::{Progress, is_running};
 use crate::error::PoolError;
+use crate::error_log::place_of;
 use crate::pool::Pool;
 use crate::sync_scope::SyncScope;
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::error_log::ErrorPlace;
 use tarn_ondisk::scan::{NO_DATASET, RESILVER, Scan};
-use tarn_ondisk::units::{BlockId, ObjectId, Txg};
+use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::{Operation, OperationKind};
 
 /// How long a slice walks, in nanoseconds. Changes of datasets wait for a slice, and so do writers
@@ -328,15 +329,5 @@ impl Visitor for Finder<'_> {
         let place = place_of(&visit.mark);
         self.errors.insert(place, visit.pointer.logical_birth);
         Step::Skip
-    }
-}
-
-/// The place of a block in the error log.
-pub(super) fn place_of(mark: &TraversalMark) -> ErrorPlace {
-    ErrorPlace {
-        dataset: mark.objset,
-        object: mark.object,
-        level: mark.level,
-        block: BlockId::new(mark.block),
     }
 }

@@ -9,7 +9,7 @@
 //! for that reason waits, and is tried again when the pool is resumed.
 
 use super::progress::is_running;
-use super::slice::place_of;
+use crate::error_log::place_of;
 use crate::pool::Pool;
 use std::sync::Arc;
 use std::time::Duration;
