@@ -82,6 +82,9 @@ impl Pool {
         self.txgs().stop();
         self.stop_scan_workers();
         self.end_sync();
+        // The last txg may have started workers once more.
+        self.stop_scan_workers();
+        self.end_sync();
         self.txgs().forget_dirty();
         self.cache().forget_all();
         self.vdevs().close();

@@ -206,6 +206,44 @@ fn a_resilver_gives_a_disk_what_it_missed_and_empties_its_dirty_time_log() {
     }
 }
 
+/// The pool is closed while the resilver runs, a little later each time. The next import goes on
+/// with it, and the disk has everything in the end.
+#[test]
+fn a_resilver_that_an_export_interrupts_goes_on_at_the_next_import() {
+    for pause_ms in [0, 3, 10, 30, 90] {
+        let machine = machine(&DISKS);
+        let run = machine.run(move |host| {
+            let operation = Operation::unmeasured();
+            let shape = vdev(VdevKind::Mirror, &["a", "b"]);
+            let pool = create_of(host, vec![shape], &operation);
+            let leaf = pool.vdevs().leaves()[0].clone();
+            assert!(
+                pool.vdevs()
+                    .take_out_of_use(leaf.guid, OutOfUse::OfflineForNow)
+            );
+            let files = write_files(&pool, 40, &operation);
+            pool.vdevs().bring_online(leaf.guid);
+            pool.request_resilver(&operation).unwrap();
+            host.sleep(Duration::from_millis(pause_ms));
+            pool.close(Leaving::Exported, &operation).unwrap();
+            let pool = import(host, Mode::ReadWrite, &operation).unwrap();
+            pool.sync_all(&operation).unwrap();
+            wait_for_scan(host, &pool);
+            let leaf = pool.vdevs().leaf(leaf.guid).unwrap();
+            assert!(leaf.dtl().is_empty(), "{pause_ms} ms: {:?}", leaf.dtl());
+            scrub(host, &pool, &operation);
+            let status = pool.scan_status().unwrap();
+            assert_eq!(
+                status.scan.processed_bytes, 0,
+                "{pause_ms} ms: it was not filled"
+            );
+            check_files(&pool, &files, &operation);
+            pool.close(Leaving::Exported, &operation).unwrap();
+        });
+        run.unwrap();
+    }
+}
+
 #[test]
 fn damage_beyond_redundancy_is_logged_until_a_scrub_does_not_find_it() {
     let machine = machine(&DISKS);

@@ -234,6 +234,15 @@ impl ScanQueue {
         self.changed.notify_all();
     }
 
+    /// A thread gives a run back that it has not scanned: what was not freed meanwhile is queued
+    /// again.
+    pub fn put_back(&self, run: &Run) {
+        let counting = self.counting(run);
+        let left = run.items.iter().zip(counting).filter(|(_, counts)| *counts);
+        left.for_each(|(item, _)| self.add(*item));
+        self.done(run);
+    }
+
     /// Whether runs are given out.
     pub fn is_open(&self) -> bool {
         self.state.lock().is_open
@@ -248,27 +257,24 @@ impl ScanQueue {
     /// Drops what is queued, and waits for the threads that have runs.
     pub fn clear(&self) {
         let mut state = self.state.lock();
+        state.is_open = false;
+        self.changed
+            .wait_while(&mut state, |state| !state.taken.is_empty());
+        // Threads may have put runs back.
         state.vdevs.values_mut().for_each(|sorted| {
             sorted.metadata.clear();
             sorted.data.clear();
         });
         state.count = 0;
-        state.is_open = false;
-        self.changed
-            .wait_while(&mut state, |state| !state.taken.is_empty());
         self.is_used.store(false, Ordering::Release);
     }
 
-    /// Has threads end, and drops what is queued.
+    /// Has threads end. What is queued stays: a queue that is closed is not [done](Self::is_done)
+    /// by that.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
         state.is_open = false;
-        state.vdevs.values_mut().for_each(|sorted| {
-            sorted.metadata.clear();
-            sorted.data.clear();
-        });
-        state.count = 0;
         drop(state);
         self.changed.notify_all();
     }
@@ -324,4 +330,77 @@ fn take_from(state: &mut State) -> Option<Run> {
     };
     state.taken.insert(number, taken);
     Some(Run { items, number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_ondisk::block_pointer::Dva;
+    use tarn_ondisk::units::{AllocatedSize, VdevOffset};
+
+    fn item(vdev: u32, offset: u64) -> ScanItem {
+        let mut pointer = BlockPointer::HOLE;
+        pointer.set_dvas(&[Dva::new(
+            VdevId::from(vdev),
+            VdevOffset::from(offset),
+            AllocatedSize::from(4096),
+        )]);
+        ScanItem {
+            pointer,
+            copy: 0,
+            mark: TraversalMark::default(),
+        }
+    }
+
+    fn offsets(run: &Run) -> Vec<u64> {
+        let places = run.items.iter().filter_map(ScanItem::place);
+        places.map(|(_, offset)| offset).collect()
+    }
+
+    #[test]
+    fn runs_are_sorted_by_place_and_lack_what_was_freed() {
+        let queue = ScanQueue::new();
+        for offset in [9, 3, 5, 7].map(|number| number * 4096) {
+            queue.add(item(1, offset));
+        }
+        queue.freed(VdevId::from(1), 5 * 4096);
+        queue.freed(VdevId::from(2), 3 * 4096);
+        queue.open(true);
+        let run = queue.take().unwrap();
+        assert_eq!(offsets(&run), [3 * 4096, 7 * 4096, 9 * 4096]);
+        assert!(!queue.is_done(), "a thread has a run");
+        queue.freed(VdevId::from(1), 7 * 4096);
+        assert_eq!(queue.counting(&run), [true, false, true]);
+        queue.done(&run);
+        assert!(queue.is_done());
+    }
+
+    #[test]
+    fn a_run_that_is_put_back_is_taken_again_without_what_was_freed() {
+        let queue = ScanQueue::new();
+        queue.add(item(0, 4096));
+        queue.add(item(0, 8192));
+        queue.open(true);
+        let run = queue.take().unwrap();
+        queue.freed(VdevId::from(0), 4096);
+        queue.put_back(&run);
+        assert!(!queue.is_done());
+        let run = queue.take().unwrap();
+        assert_eq!(offsets(&run), [8192]);
+        queue.done(&run);
+        assert!(queue.is_done());
+    }
+
+    /// Closing a pool must not make its scan look complete.
+    #[test]
+    fn a_closed_queue_is_not_done_while_it_has_copies() {
+        let queue = ScanQueue::new();
+        queue.add(item(0, 4096));
+        queue.open(true);
+        queue.close();
+        assert!(queue.take().is_none());
+        assert!(!queue.is_done());
+        queue.clear();
+        assert!(queue.is_done());
+    }
 }

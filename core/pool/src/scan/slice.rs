@@ -61,7 +61,8 @@ impl Pool {
             let now = progress.now.filter(is_running).expect("the scan runs");
             (now, std::mem::take(&mut progress.queue))
         };
-        let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Scan);
+        // A txg waits for these reads: they have its class, not that of scrubs.
+        let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
         let examined_before = scan.examined_bytes;
         let mut slice = Slice {
             pool: self,

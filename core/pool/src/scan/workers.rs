@@ -95,10 +95,13 @@ fn verify_runs(pool: &Arc<Pool>) {
         };
         let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Scan);
         let outcomes = scan_patiently(pool, &run, purpose, &operation);
-        if let Some(outcomes) = outcomes {
-            pool.note_scanned(&run, &outcomes);
+        match outcomes {
+            Some(outcomes) => {
+                pool.note_scanned(&run, &outcomes);
+                queue.done(&run);
+            }
+            None => queue.put_back(&run),
         }
-        queue.done(&run);
         operation.finish();
         if queue.is_done() || !queue.is_open() {
             pool.txgs().kick();
@@ -106,7 +109,8 @@ fn verify_runs(pool: &Arc<Pool>) {
     }
 }
 
-/// Scans a run; while devices are absent it is tried again. None if the scan ended meanwhile.
+/// Scans a run; while devices are absent it is tried again. None if the scan ended or was
+/// paused meanwhile.
 fn scan_patiently(
     pool: &Pool,
     run: &Run,
