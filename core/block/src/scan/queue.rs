@@ -338,7 +338,7 @@ mod tests {
     use tarn_ondisk::block_pointer::Dva;
     use tarn_ondisk::units::{AllocatedSize, VdevOffset};
 
-    fn item(vdev: u32, offset: u64) -> ScanItem {
+    fn item(vdev: u64, offset: u64) -> ScanItem {
         let mut pointer = BlockPointer::HOLE;
         pointer.set_dvas(&[Dva::new(
             VdevId::from(vdev),
