@@ -39,6 +39,10 @@ fn vdev(kind: VdevKind, disks: &[&str]) -> NewVdev {
     }
 }
 
+fn ours(pool: &Pool) -> ExpectedLabels {
+    ExpectedLabels::OfPool(pool.facts().guid)
+}
+
 fn head(pool: &Pool, operation: &Operation) -> Arc<ObjectSet> {
     let root = pool.namespace().view(operation).root().unwrap();
     let head = root.head().unwrap().unwrap().id();
@@ -222,7 +226,7 @@ fn a_resilver_that_an_export_interrupts_goes_on_at_the_next_import() {
                     .take_out_of_use(leaf.guid, OutOfUse::OfflineForNow)
             );
             let files = write_files(&pool, 40, &operation);
-            pool.vdevs().bring_online(leaf.guid);
+            pool.vdevs().bring_online(leaf.guid, ours(&pool));
             pool.request_resilver(&operation).unwrap();
             host.sleep(Duration::from_millis(pause_ms));
             pool.close(Leaving::Exported, &operation).unwrap();
