@@ -4,8 +4,8 @@
 //! A thread follows the events of all pools. For each it runs the executables of a folder whose
 //! names begin with `all` or with the name of the event (`statechange-notify.sh`, `scrub_finish`),
 //! in the order of their names, with the values of the event in their environment: `ZEVENT_CLASS`,
-//! `ZEVENT_POOL`, `ZEVENT_VDEV_PATH` and so on, as `zed` names and formats them. So the scripts that
-//! send mail for OpenZFS send it here.
+//! `ZEVENT_POOL`, `ZEVENT_VDEV_PATH` and so on, as `zed` names and formats them. So the scripts
+//! that send mail for OpenZFS send it here.
 //!
 //! A program that takes longer than ten seconds is killed. Pools never wait for a program: they
 //! only post events, and what comes faster than programs run gives way in the ring.

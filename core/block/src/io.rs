@@ -4,7 +4,7 @@ use crate::error::BlockAddress;
 use crate::probes::Probes;
 use crate::ranks;
 use crate::ref_table::RefTable;
-use crate::scan::ScanQueue;
+use crate::scan_copies::ScanQueue;
 use crate::shapes::VdevShapes;
 use crate::unreadable::Unreadable;
 use std::sync::atomic::{AtomicU64, Ordering};

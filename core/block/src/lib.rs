@@ -15,8 +15,8 @@
 //!
 //! Beside them: blocks in pieces ([`gang`]), blocks in their pointer ([`embed`]), blocks of intent
 //! logs ([`log_block`]) and the data that log records lead to ([`log_data`]), bad copies written
-//! anew ([`self_heal_copies`]), scrub and resilver ([`scan`]), what a block takes at worst ([`worst`]), and what kind of block is
-//! written how ([`policy`]).
+//! anew ([`self_heal_copies`]), scrub and resilver ([`scan`]), what a block takes at worst
+//! ([`worst`]), and what kind of block is written how ([`policy`]).
 //!
 //! # Invariants
 //! - A pointer is given out only after its block is written; it is lost only with its txg.
@@ -42,7 +42,7 @@ mod probes;
 mod ranks;
 mod read;
 pub mod ref_table;
-pub mod scan;
+pub mod scan_copies;
 mod scope;
 mod self_heal_copies;
 mod shapes;
@@ -62,7 +62,7 @@ pub use log_data::PlacedBlocks;
 pub use policy::{BlockRole, DatasetPolicy, Embedding, RedundantMetadata, WritePolicy};
 pub use read::request::{Form, ReadRequest};
 pub use ref_table::{RefTable, Release};
-pub use scan::{ScanItem, ScanOutcome, ScanQueue};
+pub use scan_copies::{ScanItem, ScanOutcome, ScanQueue};
 pub use scope::{BlockKind, BlockScope};
 pub use write::request::{
     GivenForm, PASS_DEFER_FREES, PASS_DONT_COMPRESS, PASS_REWRITE, WriteRequest,

@@ -7,11 +7,11 @@
 //!
 //! # Mechanism
 //! A thread follows the [events](tarn_pool::events) of all pools. Ten `checksum` errors of a device
-//! within ten minutes degrade it: it stays in use, and `zpool status` names it. Ten `io` errors take
-//! it out of use (*faulted*), if the other devices of its vdev have all its blocks; otherwise it is
-//! degraded as well. Slow requests count only where the properties `slow_io_n` and `slow_io_t` are
-//! set. The properties `checksum_n`, `checksum_t`, `io_n` and `io_t` of a vdev, or of its top-level
-//! vdev, change the numbers.
+//! within ten minutes degrade it: it stays in use, and `zpool status` names it. Ten `io` errors
+//! take it out of use (*faulted*), if the other devices of its vdev have all its blocks; otherwise
+//! it is degraded as well. Slow requests count only where the properties `slow_io_n` and
+//! `slow_io_t` are set. The properties `checksum_n`, `checksum_t`, `io_n` and `io_t` of a vdev, or
+//! of its top-level vdev, change the numbers.
 //!
 //! Repetitions of one error do not become events, so ten errors are at ten places. `zpool clear`,
 //! and a device that is online again, begin the count anew.

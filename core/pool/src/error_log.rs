@@ -1,10 +1,10 @@
 //! The error logs of a pool: the places of blocks that cannot be read.
 //!
 //! # Mechanism
-//! There are two, one for the last scrub and what was found since, and one for a scan that runs: see
-//! [`tarn_ondisk::error_log`]. Errors are noted in memory, and stored in the next txg. When a scan
-//! is complete, its log takes the place of the last one, so an error that it did not find again is
-//! gone. When a scan is canceled, its errors join the last log.
+//! There are two, one for the last scrub and what was found since, and one for a scan that runs:
+//! see [`tarn_ondisk::error_log`]. Errors are noted in memory, and stored in the next txg. When a
+//! scan is complete, its log takes the place of the last one, so an error that it did not find
+//! again is gone. When a scan is canceled, its errors join the last log.
 
 use crate::directory::Directory;
 use crate::error::PoolError;
@@ -13,7 +13,6 @@ use crate::pool::Pool;
 use crate::sync_scope::SyncScope;
 use std::collections::BTreeMap;
 use tarn_dataset::task::FeatureCounts;
-use tarn_host::lock::{Mutex, Rank};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::error_log::{ErrorPlace, HeadErrorPlace};
@@ -25,18 +24,6 @@ use tarn_probe::Operation;
 
 /// No more errors are kept in memory: others are found again by the next scan.
 const FOUND_MAX: usize = 1 << 16;
-
-/// Errors that were found and are not stored yet: the places, with the births of the blocks.
-const FOUND: Rank = Rank::new(tarn_host::ranks::POOL + 48, "errors found");
-
-/// Errors that were found and are not stored yet.
-pub(crate) struct FoundErrors(Mutex<BTreeMap<ErrorPlace, Txg>>);
-
-impl FoundErrors {
-    pub(crate) fn new() -> FoundErrors {
-        FoundErrors(Mutex::new(FOUND, BTreeMap::new()))
-    }
-}
 
 impl Pool {
     /// Notes a block that cannot be read.

@@ -3,24 +3,24 @@
 use crate::cloned_blocks::{CloneSums, ClonedBlockTables};
 use crate::directory::Directory;
 use crate::error::TaskError;
-use crate::error_log::FoundErrors;
-use crate::events::PoolEvents;
+use crate::events::destination::PoolEvents;
 use crate::failure::Failure;
 use crate::features::PoolFeatures;
-use crate::initialize_trim::Works;
-use crate::initialize_trim::autotrim::Autotrim;
+use crate::found_errors::FoundErrors;
+use crate::initialize_trim::kicks::Autotrim;
+use crate::initialize_trim::works::Works;
 use crate::job_queue::Jobs;
 use crate::leaver::Leaver;
 use crate::log_holds::LogHolds;
 use crate::multihost::heartbeat::Heartbeats;
 use crate::probes::Probes;
-use crate::scan::Scans;
+use crate::scan::state::Scans;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
 use crate::written_configuration::Written;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use tarn_block::BlockIo;
 use tarn_cache::PoolCache;
 use tarn_dataset::namespace::Namespace;
@@ -107,6 +107,8 @@ pub struct Pool {
     pub(crate) changed_facts: Mutex<Option<FactsChange>>,
     pub(crate) sync_threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) heartbeats: Heartbeats,
+    /// For threads that are started where only a reference to the pool is at hand.
+    pub(crate) this: OnceLock<Weak<Pool>>,
     pub(crate) scans: Scans,
     pub(crate) found_errors: FoundErrors,
     pub(crate) failure: Mutex<Option<Failure>>,
@@ -175,6 +177,7 @@ impl Pool {
             changed_facts: Mutex::new(CONFIGURATION, None),
             sync_threads: Mutex::new(THREADS, Vec::new()),
             heartbeats: Heartbeats::new(),
+            this: OnceLock::new(),
             scans: Scans::new(),
             found_errors: FoundErrors::new(),
             failure: Mutex::new(FAILURE, None),

@@ -40,6 +40,7 @@ pub(crate) fn finish(scope: &SyncScope<'_>) -> Result<(), PoolError> {
         let Some(leaving) = leaving else {
             break;
         };
+        assert!(!leaving.is_empty(), "each turn removes a device");
         for guid in leaving {
             if take_out(scope, guid, Needed::AllBlocks)?.is_none() {
                 return Ok(());

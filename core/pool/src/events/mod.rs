@@ -14,6 +14,7 @@
 //! - Posting never waits for a device, nor for a reader of events.
 
 pub mod class;
+pub(crate) mod destination;
 mod of_devices;
 mod ring;
 
@@ -21,51 +22,11 @@ pub use ring::{Event, EventRing, EventsAfter};
 
 use crate::pool::Pool;
 use std::sync::Arc;
-use tarn_host::UnixTime;
-use tarn_host::lock::{Mutex, Rank};
 use tarn_ondisk::history::name as history;
 use tarn_ondisk::nvlist::{NvList, NvValue};
 use tarn_ondisk::units::Guid;
 use tarn_vdev::VdevKind;
 use tarn_vdev::health::{Standing, VdevHealth, VdevState};
-
-/// Where the events of a pool go.
-const DESTINATION: Rank = Rank::new(tarn_host::ranks::POOL + 14, "events of a pool");
-
-/// So many events are kept before a pool joins the ring. More than an import makes.
-const KEPT_MAX: usize = 64;
-
-/// Where the events of a pool go.
-pub(crate) struct PoolEvents(Mutex<Destination>);
-
-enum Destination {
-    /// The pool has not joined a ring: its first events.
-    Kept(Vec<(NvList, UnixTime)>),
-    Ring(Arc<EventRing>),
-}
-
-impl PoolEvents {
-    pub(crate) fn new() -> PoolEvents {
-        PoolEvents(Mutex::new(DESTINATION, Destination::Kept(Vec::new())))
-    }
-
-    fn post(&self, list: NvList, time: UnixTime) {
-        match &mut *self.0.lock() {
-            Destination::Kept(kept) if kept.len() < KEPT_MAX => kept.push((list, time)),
-            Destination::Kept(_) => {}
-            Destination::Ring(ring) => ring.post(list, time),
-        }
-    }
-
-    fn join(&self, ring: &Arc<EventRing>) {
-        let mut destination = self.0.lock();
-        let before = std::mem::replace(&mut *destination, Destination::Ring(ring.clone()));
-        if let Destination::Kept(kept) = before {
-            kept.into_iter()
-                .for_each(|(list, time)| ring.post(list, time));
-        }
-    }
-}
 
 impl Pool {
     /// Has the pool post its events to a ring, those included that it has kept since it was opened.

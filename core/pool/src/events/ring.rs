@@ -81,6 +81,10 @@ impl EventRing {
             let oldest = kept.events.pop_front();
             kept.gone = oldest.expect("a full ring has an oldest event").id;
         }
+        assert!(
+            kept.events.back().is_none_or(|last| last.id < id) && kept.gone < id,
+            "events are numbered in their order"
+        );
         kept.events.push_back(Arc::new(Event { id, list }));
         assert!(
             kept.events.len() <= LENGTH_MAX,

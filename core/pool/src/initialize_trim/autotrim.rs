@@ -9,65 +9,18 @@
 //! Devices that are being replaced, and hot spares that stand in, are left out, and so are devices
 //! where `zpool trim` goes on.
 
+use super::kicks::{KickState, Kicks};
 use super::thread::{DISCARD_BYTES_MAX, DISCARD_BYTES_MIN, pieces};
 use super::{FreeSpaceWork, WorkState, zap_of};
 use crate::pool::{Mode, Pool};
 use std::sync::{Arc, Weak};
-use tarn_host::JoinHandle;
-use tarn_host::lock::{Condvar, Mutex, Rank};
 use tarn_ondisk::units::VdevId;
 use tarn_probe::{Operation, OperationKind};
 use tarn_vdev::{Leaf, VdevConfig};
 
-/// What the thread waits for.
-const KICKS: Rank = Rank::new(tarn_host::ranks::POOL + 18, "autotrim");
-/// The thread.
-const THREAD: Rank = Rank::new(tarn_host::ranks::POOL + 17, "autotrim thread").across_waits();
-
 /// A metaslab is gone over at most once in so many stored txgs.
 #[doc(alias = "zfs_trim_txg_batch")]
 const GROUPS: u64 = 32;
-
-/// The thread, if the property is on.
-pub(crate) struct Autotrim {
-    kicks: Arc<Kicks>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-struct Kicks {
-    state: Mutex<KickState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct KickState {
-    is_on: bool,
-    /// Txgs that were stored since the thread has last looked.
-    stored: u64,
-}
-
-impl Autotrim {
-    pub(crate) fn new() -> Autotrim {
-        Autotrim {
-            kicks: Arc::new(Kicks {
-                state: Mutex::new(KICKS, KickState::default()),
-                changed: Condvar::new(),
-            }),
-            thread: Mutex::new(THREAD, None),
-        }
-    }
-
-    /// A txg was stored.
-    #[doc(alias = "vdev_autotrim_kick")]
-    pub(crate) fn kick(&self) {
-        let mut state = self.kicks.state.lock();
-        if state.is_on {
-            state.stored += 1;
-            drop(state);
-            self.kicks.changed.notify_all();
-        }
-    }
-}
 
 impl Kicks {
     /// Waits for the next stored txg. False when it is off.

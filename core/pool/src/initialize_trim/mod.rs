@@ -26,10 +26,13 @@
 //! The work goes on from the last stored offset: some of it is done twice.
 
 pub(crate) mod autotrim;
+pub(crate) mod kicks;
 mod stored;
 mod thread;
+pub(crate) mod works;
 
 pub use stored::{FreeSpaceWork, WorkState};
+pub use works::WorkStatus;
 
 use crate::config::create_vdev_objects;
 use crate::directory::LEAF_ZAP;
@@ -39,48 +42,16 @@ use crate::pool::{Mode, Pool};
 use crate::sync_scope::SyncScope;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use stored::Stored;
 use tarn_dataset::task::InternalEvent;
-use tarn_host::JoinHandle;
-use tarn_host::lock::{Mutex, Rank};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::{Guid, ObjectId, VdevId};
 use tarn_probe::{Operation, OperationKind};
 use tarn_vdev::health::VdevState;
 use tarn_vdev::{Leaf, VdevConfig};
-
-/// The state of what goes on in free space.
-const WORKS: Rank = Rank::new(tarn_host::ranks::POOL + 16, "initialize and trim");
-
-/// A device and what is done with its free space. The device is named by its ZAP, which it keeps
-/// when its mirror becomes a single device and its guid changes.
-type Key = (ObjectId, FreeSpaceWork);
-
-/// What goes on in the free space of a pool's devices, or did.
-pub(crate) struct Works(Mutex<BTreeMap<Key, Work>>);
-
-#[derive(Default)]
-struct Work {
-    stored: Stored,
-    progress: Arc<Progress>,
-    running: Option<Running>,
-}
-
-struct Running {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
-
-/// How far a thread has come.
-#[derive(Debug, Default)]
-struct Progress {
-    next_offset: AtomicU64,
-    done_bytes: AtomicU64,
-    estimated_bytes: AtomicU64,
-    errors: AtomicU64,
-}
+use works::{Key, Progress, Running, Work};
 
 /// What an administrator asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,27 +93,6 @@ pub enum WorkRefusal {
     /// The pool could not be changed.
     #[error(transparent)]
     Pool(#[from] TaskError),
-}
-
-/// How far it is with a device, as `zpool status -i` and `-t` show it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorkStatus {
-    /// Whether it goes on.
-    pub state: WorkState,
-    /// When the state changed, in seconds since 1970.
-    pub action_time_s: u64,
-    /// What was done.
-    pub done_bytes: u64,
-    /// How much there is to do in all, about.
-    pub estimated_bytes: u64,
-    /// How many requests failed.
-    pub errors: u64,
-}
-
-impl Works {
-    pub(crate) fn new() -> Works {
-        Works(Mutex::new(WORKS, BTreeMap::new()))
-    }
 }
 
 impl Pool {
@@ -437,38 +387,6 @@ impl Pool {
         if let Some(Running { stop, thread }) = running {
             stop.store(true, Ordering::Release);
             thread.join().unwrap_or_else(|panicked| panicked.resume());
-        }
-    }
-}
-
-impl Work {
-    fn of(stored: Stored) -> Work {
-        let progress = Progress::default();
-        progress
-            .next_offset
-            .store(stored.next_offset, Ordering::Relaxed);
-        Work {
-            stored,
-            progress: Arc::new(progress),
-            running: None,
-        }
-    }
-
-    fn is_running(&self) -> bool {
-        let running = self.running.as_ref();
-        running.is_some_and(|running| !running.thread.is_finished())
-    }
-
-    fn status(&self) -> WorkStatus {
-        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let estimated_bytes = load(&self.progress.estimated_bytes);
-        WorkStatus {
-            state: self.stored.state,
-            action_time_s: self.stored.action_time_s,
-            // Space may have been freed meanwhile.
-            done_bytes: load(&self.progress.done_bytes).min(estimated_bytes),
-            estimated_bytes,
-            errors: load(&self.progress.errors),
         }
     }
 }

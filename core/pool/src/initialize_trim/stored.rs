@@ -100,22 +100,22 @@ impl WorkState {
 
 /// The numbers in the ZAP of a leaf.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub(super) state: WorkState,
-    pub(super) action_time_s: u64,
+pub(crate) struct Stored {
+    pub(crate) state: WorkState,
+    pub(crate) action_time_s: u64,
     /// Where it goes on, from the start of the device's window.
-    pub(super) next_offset: u64,
+    pub(crate) next_offset: u64,
     /// Most bytes in a second; zero for no limit.
-    pub(super) rate: u64,
+    pub(crate) rate: u64,
     /// Not zero: metaslabs that were never used are left out.
-    pub(super) partial: u64,
+    pub(crate) partial: u64,
     /// Not zero: contents must not be recoverable.
-    pub(super) secure: u64,
+    pub(crate) secure: u64,
 }
 
 impl Stored {
     /// Reads them. What lacks is zero.
-    pub(super) fn read(
+    pub(crate) fn read(
         directory: Directory<'_>,
         zap: ObjectId,
         kind: FreeSpaceWork,
@@ -144,7 +144,7 @@ impl Stored {
     }
 
     /// Writes them; removes those of what was never begun.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         writer: MosWriter<'_>,
         zap: ObjectId,

@@ -156,6 +156,10 @@ impl Pass<'_> {
                 .vdevs()
                 .range_on_leaf(vdev, leaf.guid, free.start, free.size);
             let range = range.ok_or(Ended::Gone)?;
+            assert!(
+                range.start <= range.end && range.end - range.start <= free.size.get(),
+                "the part of a free range on a device is no larger than the range"
+            );
             let next = self.progress.next_offset.load(Ordering::Relaxed);
             let range = range.start.max(next)..range.end;
             let is_trim = self.plan.key.1 == FreeSpaceWork::Trim;
@@ -181,6 +185,10 @@ impl Pass<'_> {
     }
 
     fn piece(&mut self, leaf: &Arc<Leaf>, piece: Range<u64>) -> Result<(), Ended> {
+        assert!(
+            piece.start < piece.end && piece.end - piece.start <= self.piece_bytes_max(),
+            "a piece has bytes, and no more than a request takes"
+        );
         let bytes = piece.end - piece.start;
         self.moved += bytes;
         let end = piece.end;

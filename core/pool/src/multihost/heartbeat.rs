@@ -74,6 +74,10 @@ impl Heartbeats {
             state.own.remove(0);
         }
         state.own.push(*uberblock);
+        assert!(
+            state.own.len() <= OWN_MAX,
+            "no more uberblocks are known than were tried last"
+        );
     }
 
     /// Notes a claim: heartbeats count on from it.

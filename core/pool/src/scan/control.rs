@@ -56,7 +56,7 @@ pub enum ScanRefusal {
 impl Pool {
     /// Has the sync threads know the pool, and goes on with the scan that the last import left.
     pub(crate) fn begin_scans(self: &Arc<Self>) {
-        let _ = self.scans.pool.set(Arc::downgrade(self));
+        let _ = self.this.set(Arc::downgrade(self));
     }
 
     /// Goes on with the scan that the last import left, and begins a resilver if usable devices
@@ -148,6 +148,10 @@ impl Pool {
     fn resume_scrub(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
         let stored = {
             let mut progress = self.scans.progress.lock();
+            assert!(
+                progress.now.as_ref().is_some_and(is_paused),
+                "a scrub is resumed that is paused"
+            );
             progress.set_paused(false);
             let paused_s = scope
                 .context
@@ -288,6 +292,11 @@ impl Progress {
         if is_running(&self.stored) {
             set(&mut self.stored);
         }
+        assert!(
+            self.now
+                .is_none_or(|now| !is_running(&now) || progress::is_paused(&now) == is_paused),
+            "a scan that runs is as it was set"
+        );
     }
 }
 

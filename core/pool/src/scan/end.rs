@@ -89,6 +89,10 @@ impl Pool {
 
     /// Stores how far the scan has come. Nothing is queued or with a worker.
     fn store_progress(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
+        assert!(
+            self.io().scan_queue().is_done(),
+            "a stored position has no unverified copy before it"
+        );
         let (now, queue) = {
             let mut progress = self.scans.progress.lock();
             progress.is_draining = false;
@@ -112,6 +116,10 @@ impl Pool {
         let writer = scope.writer;
         // Workers have nothing of it any more.
         self.io().scan_queue().clear();
+        assert!(
+            self.io().scan_queue().is_done(),
+            "no copy of a scan that ends is left"
+        );
         let (scan, lacking, has_all) = {
             let mut progress = self.scans.progress.lock();
             progress.merge_found();
@@ -171,6 +179,10 @@ impl Pool {
             progress.now = Some(scan);
             progress.stored = scan;
         }
+        assert!(
+            self.scans.running().is_none(),
+            "a scan that has ended does not run"
+        );
         if end != End::Restarted {
             self.stop_scan_workers();
         }

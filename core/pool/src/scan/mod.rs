@@ -17,14 +17,14 @@
 //! When the queue is empty again, the walk goes on.
 //!
 //! The state of a scan ([`Scan`]) is OpenZFS's, in the MOS: the scan that one program has begun is
-//! continued by the other. In memory there are two: as the walk is, and as it is stored. The
-//! latter follows only when the queue is empty ([`progress`]): everything before the stored position
-//! has been verified. Both follow the datasets that are destroyed, snapshotted and exchanged
+//! continued by the other. In memory there are two: as the walk is, and as it is stored. The latter
+//! follows only when the queue is empty ([`progress`]): everything before the stored position has
+//! been verified. Both follow the datasets that are destroyed, snapshotted and exchanged
 //! ([`datasets`]).
 //!
-//! A scrub reads all copies of all blocks. A resilver visits the blocks born in txgs that dirty time
-//! logs of usable devices have, and writes to those devices. When a scan ends, the births leave the
-//! logs ([`end`]).
+//! A scrub reads all copies of all blocks. A resilver visits the blocks born in txgs that dirty
+//! time logs of usable devices have, and writes to those devices. When a scan ends, the births
+//! leave the logs ([`end`]).
 //!
 //! # Invariants
 //! - A block's place is not allocated anew while a worker has it: the sync thread waits for it
@@ -40,45 +40,11 @@ mod datasets;
 mod end;
 mod progress;
 mod slice;
+pub(crate) mod state;
 mod status;
+mod stored_scan;
 mod workers;
 
 pub use control::{ScanChange, ScanRefusal};
 pub use progress::Pass as ScanPass;
 pub use status::ScanStatus;
-
-use crate::pool::Pool;
-use progress::Progress;
-use std::sync::{OnceLock, Weak};
-use tarn_host::JoinHandle;
-use tarn_host::lock::{Mutex, Rank};
-use tarn_ondisk::scan::Scan;
-
-/// The state of the scan.
-const PROGRESS: Rank = Rank::new(tarn_host::ranks::POOL + 46, "scan progress");
-/// The handles of the workers.
-const WORKERS: Rank = Rank::new(tarn_host::ranks::POOL + 47, "scan workers");
-
-/// The scan of a pool.
-pub(crate) struct Scans {
-    pub(crate) progress: Mutex<Progress>,
-    workers: Mutex<Vec<JoinHandle<()>>>,
-    /// For the workers, which hold the pool.
-    pool: OnceLock<Weak<Pool>>,
-}
-
-impl Scans {
-    pub(crate) fn new() -> Scans {
-        Scans {
-            progress: Mutex::new(PROGRESS, Progress::default()),
-            workers: Mutex::new(WORKERS, Vec::new()),
-            pool: OnceLock::new(),
-        }
-    }
-
-    /// The scan as it is now, if one is running or paused.
-    pub(crate) fn running(&self) -> Option<Scan> {
-        let progress = self.progress.lock();
-        progress.now.filter(progress::is_running)
-    }
-}

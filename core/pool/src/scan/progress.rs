@@ -11,7 +11,6 @@
 use crate::directory::Directory;
 use crate::error::PoolError;
 use crate::mos_writer::MosWriter;
-use crate::pool::Pool;
 use std::collections::BTreeMap;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::declare::widen;
@@ -19,7 +18,6 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{POOL_DIRECTORY, SCAN};
 use tarn_ondisk::scan::{NO_DATASET, SCANNING, Scan};
 use tarn_ondisk::units::{Guid, ObjectId, Txg};
-use tarn_probe::Operation;
 use tarn_vdev::Dtl;
 
 /// At least so often the walk waits until progress can be stored. A guess: shorter than the time
@@ -106,56 +104,11 @@ impl Progress {
     }
 }
 
-impl Pool {
-    /// Loads the stored scan, before the first txg. A queue that makes no sense has the scan begin
-    /// from the start.
-    ///
-    /// # Errors
-    /// The entry cannot be read.
-    #[doc(alias = "dsl_scan_init")]
-    pub(crate) fn load_scan(&self, operation: &Operation) -> Result<(), PoolError> {
-        let directory = self.directory(operation);
-        let stored = directory.value(SCAN)?;
-        let Some(stored) = stored.and_then(|stored| Scan::from_words(&stored.to_words())) else {
-            return Ok(());
-        };
-        let mut progress = self.scans.progress.lock();
-        progress.now = Some(stored);
-        progress.stored = stored;
-        if !is_running(&stored) {
-            return Ok(());
-        }
-        drop(progress);
-        let queue = read_queue(directory, stored.queue);
-        let now_s = u64::try_from(self.host().unix_time().seconds).unwrap_or(0);
-        let mut progress = self.scans.progress.lock();
-        progress.pass = Pass {
-            start_time_s: now_s,
-            paused_since_s: match is_paused(&stored) {
-                true => now_s,
-                false => 0,
-            },
-            examined_before_bytes: stored.examined_bytes,
-            ..Pass::default()
-        };
-        match queue {
-            Some(queue) => progress.queue = queue,
-            None => {
-                let mark = tarn_ondisk::bookmark::TraversalMark::default();
-                progress.now = Some(Scan {
-                    mark,
-                    examined_bytes: 0,
-                    skipped_bytes: 0,
-                    ..stored
-                });
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The datasets of a stored queue. None if it is no queue.
-fn read_queue(directory: Directory<'_>, queue: ObjectId) -> Option<BTreeMap<ObjectId, Txg>> {
+pub(super) fn read_queue(
+    directory: Directory<'_>,
+    queue: ObjectId,
+) -> Option<BTreeMap<ObjectId, Txg>> {
     if !is_queue(directory, queue) {
         return None;
     }

@@ -113,6 +113,11 @@ impl Slice<'_> {
     }
 
     fn walk(&mut self) -> Result<(), PoolError> {
+        assert!(is_running(&self.scan), "only a scan that runs walks");
+        assert!(
+            self.memory_max >= MEMORY_BYTES_MIN,
+            "the queue of copies has room for some"
+        );
         let directory = self.scope.writer.directory();
         let set = self.scan.mark.objset;
         if set == MOS_ID {
@@ -149,6 +154,11 @@ impl Slice<'_> {
                 true => self.scan.txg_max.min(stored.creation_txg),
                 false => self.scan.txg_max,
             };
+            assert!(
+                self.scan.current_txg_min >= self.scan.txg_min
+                    && self.scan.current_txg_max <= self.scan.txg_max,
+                "a dataset is walked within the births of the scan"
+            );
             self.scan.mark = TraversalMark {
                 objset: id,
                 ..TraversalMark::default()
@@ -288,6 +298,10 @@ impl Finder<'_> {
             self.scan.skipped_bytes += bytes;
             return;
         }
+        debug_assert!(
+            pointer.logical_birth <= self.scan.current_txg_max,
+            "a block of a later birth is visited with another dataset"
+        );
         self.scan.examined_bytes += bytes;
         let vdevs = self.pool.vdevs();
         // The places of a gang are known from its headers: it is scanned as a whole.

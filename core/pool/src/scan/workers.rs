@@ -13,7 +13,7 @@ use crate::error_log::place_of;
 use crate::pool::Pool;
 use std::sync::Arc;
 use std::time::Duration;
-use tarn_block::{ScanOutcome, scan::queue::Run};
+use tarn_block::{ScanOutcome, scan_copies::queue::Run};
 use tarn_host::background;
 use tarn_ondisk::scan::RESILVER;
 use tarn_probe::{Operation, OperationKind};
@@ -32,7 +32,7 @@ const RETRIES_MAX: usize = 50;
 impl Pool {
     /// Starts the threads of a scan, unless they run.
     pub(super) fn start_scan_workers(&self) {
-        let pool = self.scans.pool.get().and_then(std::sync::Weak::upgrade);
+        let pool = self.this.get().and_then(std::sync::Weak::upgrade);
         let Some(pool) = pool else {
             return;
         };
@@ -61,6 +61,10 @@ impl Pool {
     /// Adds the outcomes of a run to the scan.
     fn note_scanned(&self, run: &Run, outcomes: &[ScanOutcome]) {
         let counts = self.io().scan_queue().counting(run);
+        assert!(
+            counts.len() == run.items.len() && outcomes.len() == run.items.len(),
+            "each copy of a run has one outcome"
+        );
         let mut errors = Vec::new();
         {
             let mut progress = self.scans.progress.lock();

@@ -235,6 +235,10 @@ impl VdevTree {
             return;
         }
         let mut data = bytes;
+        assert!(
+            widen(data.len()) >= place.size,
+            "a block that was read has all its bytes"
+        );
         data.resize(narrow(place.size));
         let write = PhysicalWrite {
             place,
@@ -254,6 +258,10 @@ impl VdevTree {
         }
         operation.mark(Happened::Repaired);
         let Repairs { ios, of } = repairs;
+        assert!(
+            ios.len() == of.len() && of.iter().all(|index| *index < results.len()),
+            "each repair belongs to a request"
+        );
         let sizes: Vec<(Guid, u64)> = ios.iter().map(|io| (io.leaf.guid, size_of(io))).collect();
         let outcomes = queue::run(ios, queue::write_class(operation), operation);
         for (((guid, size), outcome), index) in sizes.into_iter().zip(outcomes).zip(of) {

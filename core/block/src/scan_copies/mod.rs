@@ -84,6 +84,7 @@ impl BlockIo {
             })
             .collect();
         let scanned = self.vdevs.scan_many(&requests, purpose, operation);
+        assert_eq!(scanned.len(), requests.len(), "each copy is scanned once");
         self.probes
             .reads
             .add(u64::try_from(requests.len()).unwrap_or(u64::MAX));
@@ -189,6 +190,7 @@ impl BlockIo {
         operation: &Operation,
     ) -> ScanOutcome {
         bytes.resize(PhysicalSize::new(place.size).to_usize());
+        assert!(!bytes.is_empty(), "a copy that is written has bytes");
         let data = Arc::new(bytes);
         self.vdevs
             .self_heal(PhysicalWrite { place, data }, operation);

@@ -130,6 +130,16 @@ struct State {
     stored: Txg,
 }
 
+impl State {
+    /// Whether all queued copies are counted, and all runs.
+    fn is_consistent(&self) -> bool {
+        let queued = self.vdevs.values();
+        let queued = queued.map(|sorted| sorted.metadata.len() + sorted.data.len());
+        let runs: usize = self.vdevs.values().map(|sorted| sorted.runs).sum();
+        widen(queued.sum()) == self.count && runs == self.taken.len()
+    }
+}
+
 #[derive(Debug)]
 struct Taken {
     stored: Txg,
@@ -186,6 +196,10 @@ impl ScanQueue {
         if let Some(sorted) = state.vdevs.get_mut(&vdev) {
             let of_metadata = sorted.metadata.remove(&offset).is_some();
             let of_data = sorted.data.remove(&offset).is_some();
+            assert!(
+                !(of_metadata && of_data),
+                "a place is in the queue at most once"
+            );
             state.count -= u64::from(of_metadata) + u64::from(of_data);
         }
         for taken in state.taken.values_mut() {
@@ -228,6 +242,7 @@ impl ScanQueue {
         let taken = state.taken.remove(&run.number);
         let taken = taken.expect("a run is given back once");
         if let Some(sorted) = state.vdevs.get_mut(&taken.vdev) {
+            assert!(sorted.runs > 0, "a run that is given back was counted");
             sorted.runs -= 1;
         }
         drop(state);
@@ -260,6 +275,10 @@ impl ScanQueue {
         state.is_open = false;
         self.changed
             .wait_while(&mut state, |state| !state.taken.is_empty());
+        assert_eq!(
+            state.count, 0,
+            "nothing is queued while threads are waited for"
+        );
         // Threads may have put runs back.
         state.vdevs.values_mut().for_each(|sorted| {
             sorted.metadata.clear();
@@ -302,6 +321,7 @@ impl ScanQueue {
         let is_older = |taken: &Taken| taken.stored.get() + 3 <= stored.get();
         self.changed
             .wait_while(&mut state, |state| state.taken.values().any(is_older));
+        assert!(state.stored <= stored, "groups are stored in their order");
         state.stored = state.stored.max(stored);
     }
 }
@@ -317,7 +337,15 @@ fn take_from(state: &mut State) -> Option<Run> {
     let candidates = state.vdevs.values_mut().filter(is_free);
     let sorted = candidates.min_by_key(|sorted| sorted.runs)?;
     let items = sorted.take();
+    assert!(
+        items.len() <= RUN_COUNT_MAX,
+        "a run has no more copies than a batch takes"
+    );
     sorted.runs += 1;
+    assert!(
+        sorted.runs <= RUNS_MAX,
+        "so many runs of one vdev are with threads at once"
+    );
     let (vdev, _) = items.first()?.place()?;
     state.count -= widen(items.len());
     let number = state.next_run;
@@ -328,7 +356,12 @@ fn take_from(state: &mut State) -> Option<Run> {
         vdev,
         places: places.map(|(_, offset)| offset).collect(),
     };
-    state.taken.insert(number, taken);
+    let before = state.taken.insert(number, taken);
+    assert!(before.is_none(), "runs have different numbers");
+    debug_assert!(
+        state.is_consistent(),
+        "all queued copies and runs are counted"
+    );
     Some(Run { items, number })
 }
 
