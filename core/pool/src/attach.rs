@@ -151,7 +151,7 @@ impl Pool {
             return Err(VdevChangeError::NoReplicas);
         }
         let leaf = self.label_new(joining, &new, id, parent)?;
-        let newcomer = new.guid;
+        let (newcomer, is_spare) = (new.guid, new.is_spare);
         let joined = self.run_in_sync(operation, move |scope| {
             let pool = scope.pool;
             let root = pool.vdevs().config();
@@ -194,6 +194,9 @@ impl Pool {
         });
         let joined: Option<Option<LogHold>> = joined?;
         joined.ok_or_else(|| joining.refusal(is_log))?;
+        if is_spare {
+            self.post_event(class::VDEV_SPARE, Some(newcomer), NvList::new());
+        }
         self.post_event(class::VDEV_ATTACH, Some(newcomer), NvList::new());
         if !is_log {
             self.fill_devices(operation)?;

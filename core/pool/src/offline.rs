@@ -54,6 +54,9 @@ impl Pool {
         let Some(log) = self.log_with(guid) else {
             let labels = ExpectedLabels::OfPool(self.facts().guid);
             let standing = self.vdevs().bring_online(guid, labels);
+            if standing.is_some_and(|standing| standing.state.is_usable()) {
+                self.post_event(class::VDEV_ONLINE, Some(guid), NvList::new());
+            }
             self.sync_all(operation)?;
             self.fill_devices(operation)?;
             return Ok(standing.unwrap_or(Standing::ONLINE));

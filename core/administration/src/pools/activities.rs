@@ -12,7 +12,7 @@ use crate::messages::{Refusal, RefusalKind};
 use std::time::Duration;
 use tarn_engine::engine::OpenPool;
 use tarn_ondisk::pool_directory as name;
-use tarn_ondisk::scan::{RESILVER, SCANNING, SCRUB, Scan};
+use tarn_ondisk::scan::{RESILVER, SCRUB};
 use tarn_pool::PoolError;
 use tarn_pool::initialize_trim::FreeSpaceWork;
 use tarn_probe::Operation;
@@ -83,13 +83,18 @@ fn left_bytes(
             true => Some(super::properties::freeing_bytes(pool, operation)?),
             false => None,
         },
-        Activity::Replace => match is_any(&pool.vdevs().config(), is_replaced) {
-            true => running_scan(open, RESILVER, operation)?,
-            false => None,
-        },
+        Activity::Replace => is_any(&pool.vdevs().config(), |vdev| match vdev.kind {
+            VdevKind::Replacing => true,
+            // A hot spare that has everything stays.
+            VdevKind::Spare => {
+                vdev.children.len() > 2 || pool.vdevs().births_to_resilver().is_some()
+            }
+            _ => false,
+        })
+        .then(|| running_scan(open, RESILVER).unwrap_or(0)),
         Activity::Remove => is_any(&pool.vdevs().config(), is_removed).then_some(0),
-        Activity::Resilver => running_scan(open, RESILVER, operation)?,
-        Activity::Scrub => running_scan(open, SCRUB, operation)?,
+        Activity::Resilver => running_scan(open, RESILVER),
+        Activity::Scrub => running_scan(open, SCRUB),
         Activity::Initialize => pool.work_left(FreeSpaceWork::Initialize, devices),
         Activity::Trim => pool.work_left(FreeSpaceWork::Trim, devices),
         // Pools where a raidz vdev is being expanded are not imported, and nothing begins that.
@@ -98,25 +103,15 @@ fn left_bytes(
 }
 
 /// The bytes left of a scan that runs and is not paused.
-fn running_scan(
-    open: &OpenPool,
-    function: u64,
-    operation: &Operation,
-) -> Result<Option<u64>, PoolError> {
-    let value = open.pool.directory(operation).value(name::SCAN)?;
-    let scan = value.and_then(|value| Scan::from_words(&value.to_words()));
-    let scan = scan.filter(|scan| {
-        scan.function == function && scan.state == SCANNING && scan.flags & Scan::PAUSED == 0
-    });
-    Ok(scan.map(|scan| scan.to_examine_bytes.saturating_sub(scan.examined_bytes)))
+fn running_scan(open: &OpenPool, function: u64) -> Option<u64> {
+    let status = open.pool.scan_status()?;
+    let is_it = status.scan.function == function && status.is_running() && !status.is_paused();
+    let of = status.scan.to_examine_bytes;
+    is_it.then(|| of.saturating_sub(status.issued_bytes()))
 }
 
 fn is_any(root: &VdevConfig, is_it: impl Fn(&VdevConfig) -> bool) -> bool {
     root.walk().into_iter().any(is_it)
-}
-
-fn is_replaced(vdev: &VdevConfig) -> bool {
-    matches!(vdev.kind, VdevKind::Replacing | VdevKind::Spare)
 }
 
 fn is_removed(vdev: &VdevConfig) -> bool {

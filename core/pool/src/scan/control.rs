@@ -4,6 +4,7 @@ use super::end::End;
 use super::progress::{self, Pass, Progress, create_queue, is_paused, is_running};
 use crate::error::{PoolError, TaskError};
 use crate::error_log;
+use crate::events::class;
 use crate::job_queue::{Answer, Waiting};
 use crate::pool::{Mode, Pool};
 use crate::replacing;
@@ -11,6 +12,7 @@ use crate::sync_scope::SyncScope;
 use std::sync::Arc;
 use tarn_dataset::task::{FeatureCounts, InternalEvent};
 use tarn_ondisk::features::Feature;
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::pool_directory::LAST_SCRUBBED_TXG;
 use tarn_ondisk::scan::{RESILVER, SCANNING, SCRUB, Scan};
 use tarn_ondisk::units::{AllocatedSize, Txg};
@@ -141,6 +143,7 @@ impl Pool {
             progress.pass.paused_since_s = scope.context.now_s;
             progress.stored
         };
+        self.post_event(class::SCRUB_PAUSED, None, NvList::new());
         progress::put(scope.writer, &stored).map(Ok)
     }
 
@@ -162,6 +165,7 @@ impl Pool {
             progress.stored
         };
         progress::put(scope.writer, &stored)?;
+        self.post_event(class::SCRUB_RESUME, None, NvList::new());
         self.txgs().kick();
         Ok(())
     }
@@ -272,6 +276,7 @@ impl Pool {
             ..Progress::default()
         };
         progress::put(scope.writer, &scan)?;
+        self.post_scan(&scan, class::SCRUB_START, class::RESILVER_START);
         scope.context.record(InternalEvent {
             name: "scan setup",
             dataset: None,

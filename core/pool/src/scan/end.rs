@@ -3,14 +3,16 @@
 use super::progress::{self, STORE_NS, free_queue, is_paused, is_running};
 use crate::error::PoolError;
 use crate::error_log;
+use crate::events::class;
 use crate::pool::Pool;
 use crate::replacing;
 use crate::sync_scope::SyncScope;
 use tarn_dataset::task::{FeatureCounts, InternalEvent};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::features::Feature;
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::pool_directory::{LAST_SCRUBBED_TXG, POOL_DIRECTORY};
-use tarn_ondisk::scan::{CANCELED, FINISHED, SCRUB, Scan};
+use tarn_ondisk::scan::{CANCELED, FINISHED, RESILVER, SCRUB, Scan};
 use tarn_ondisk::units::ObjectId;
 
 /// How a scan ends.
@@ -154,6 +156,9 @@ impl Pool {
                 self.vdevs()
                     .end_scan((scan.txg_min, scan.txg_max), &lacking);
             }
+            if !has_checkpoint {
+                self.post_scan(&scan, class::SCRUB_FINISH, class::RESILVER_FINISH);
+            }
             if scan.function == SCRUB {
                 let txg = ZapValue::word(scan.txg_max.get());
                 writer.put(POOL_DIRECTORY, LAST_SCRUBBED_TXG, &txg)?;
@@ -188,7 +193,22 @@ impl Pool {
         }
         match end {
             End::Complete => self.after_scan(scope, &scan),
-            End::Canceled | End::Restarted => Ok(()),
+            End::Canceled => {
+                self.post_event(class::SCRUB_ABORT, None, NvList::new());
+                Ok(())
+            }
+            End::Restarted => Ok(()),
+        }
+    }
+
+    /// Posts what is told of a scan: one event of a scrub, the other of a resilver.
+    pub(super) fn post_scan(&self, scan: &Scan, of_scrub: &str, of_resilver: &str) {
+        match scan.function {
+            RESILVER => {
+                let more = NvList::new().with("resilver_type", "healing");
+                self.post_event(of_resilver, None, more);
+            }
+            _ => self.post_event(of_scrub, None, NvList::new()),
         }
     }
 
