@@ -73,7 +73,16 @@ impl Pool {
             Ok(Ok(kept_spare.map(|kept_spare| (kept_spare, hold))))
         });
         let detached: Option<(Option<Guid>, Option<LogHold>)> = detached?;
-        let (kept_spare, _hold) = detached.ok_or(VdevChangeError::NoReplicas)?;
+        let Some((kept_spare, _hold)) = detached else {
+            // A replacement may have ended meanwhile: then the device has no copies any more.
+            let root = self.vdevs().config();
+            let top = &root.children[id.index()];
+            let has_copies = top.without(guid).is_some();
+            return Err(match has_copies {
+                true => VdevChangeError::NoReplicas,
+                false => NOT_A_MIRROR,
+            });
+        };
         Ok(kept_spare)
     }
 
