@@ -15,7 +15,7 @@
 //!
 //! # Knows nothing about
 //! Whether another host used the pool last, which the caller decides before. Only a pool with the
-//! property `multihost` is refused here ([`multihost`]).
+//! property `multihost` is watched and claimed here ([`multihost`](crate::multihost)).
 
 use crate::cloned_blocks::ClonedBlockTables;
 use crate::close::Leaving;

@@ -388,10 +388,11 @@ fn an_import_that_fails_can_be_tried_again() {
 }
 
 /// A device fails at the last flush of a group, and the power right after that group. Only its
-/// labels know that the device lacks it.
+/// labels know that the device lacks it. The import begins a resilver: the other device may fail
+/// before that has ended, or after.
 #[test]
 fn a_device_that_lacks_the_last_group_is_not_relied_on_after_a_power_cut() {
-    for (failing, expected) in [("a", "Suspended"), ("b", "DEGRADED")] {
+    for (failing, expected) in [("a", &["Suspended", "DEGRADED"][..]), ("b", &["DEGRADED"])] {
         let disks = ["a", "b"];
         let machine = machine(51, &disks);
         let lacking = disk(&machine, "b");
@@ -419,7 +420,7 @@ fn a_device_that_lacks_the_last_group_is_not_relied_on_after_a_power_cut() {
                 Ok(()) => house.status("tank").unwrap().state,
                 Err(refusal) => format!("{:?}", refusal.kind),
             };
-            assert_eq!(state, expected, "{failing} has failed");
+            assert!(expected.contains(&&*state), "{failing} has failed: {state}");
             check(&house.files("tank"), "file", 1);
             house.export("tank", true).unwrap();
         });
