@@ -6,11 +6,11 @@
 //! while the pool is written, datasets are destroyed, and the power may fail.
 //!
 //! # Mechanism
-//! The *walk* ([`slice`](mod@slice)) runs in the sync thread, a slice of bounded time in each txg, so that no
-//! block is freed and no dataset changes while it walks: first the MOS, then dataset after dataset
-//! from a queue ([`datasets`]), oldest snapshots first, each from the txg of the snapshot before it
-//! on. It reads indirect blocks and blocks of dnodes only, and puts every copy that it finds into
-//! the [`ScanQueue`](tarn_block::ScanQueue), which sorts them by their places.
+//! The *walk* ([`slice`](mod@slice)) runs in the sync thread, a slice of bounded time in each txg,
+//! so that no block is freed and no dataset changes while it walks: first the MOS, then dataset
+//! after dataset from a queue ([`datasets`]), oldest snapshots first, each from the txg of the
+//! snapshot before it on. It reads indirect blocks and blocks of dnodes only, and puts every copy
+//! that it finds into the [`ScanQueue`](tarn_block::ScanQueue), which sorts them by their places.
 //!
 //! When the walk is at its end, or the queue has its share of memory, or progress is to be stored,
 //! the *workers* ([`workers`]) take runs of neighbours out and read them with all their copies.
