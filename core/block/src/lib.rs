@@ -15,7 +15,7 @@
 //!
 //! Beside them: blocks in pieces ([`gang`]), blocks in their pointer ([`embed`]), blocks of intent
 //! logs ([`log_block`]) and the data that log records lead to ([`log_data`]), bad copies written
-//! anew ([`self_heal_copies`]), scrub and resilver ([`scan`]), what a block takes at worst
+//! anew ([`self_heal_copies`]), scrub and resilver ([`scan_copies`]), what a block takes at worst
 //! ([`worst`]), and what kind of block is written how ([`policy`]).
 //!
 //! # Invariants

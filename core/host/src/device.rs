@@ -198,7 +198,7 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// mistake of ours.
     fn submit(&self, requests: Vec<Request>) -> Batch;
 
-    /// As [`submit`](Device::submit), also without a valid [`WriteLease`](crate::WriteLease): for a
+    /// As [`submit`](Device::submit), also without a valid [`WriteLease`]: for a
     /// host that asks for one, and writes nothing that is stored.
     fn submit_without_lease(&self, requests: Vec<Request>) -> Batch {
         self.submit(requests)

@@ -16,11 +16,11 @@
 //! the *workers* ([`workers`]) take runs of neighbours out and read them with all their copies.
 //! When the queue is empty again, the walk goes on.
 //!
-//! The state of a scan ([`Scan`]) is OpenZFS's, in the MOS: the scan that one program has begun is
-//! continued by the other. In memory there are two: as the walk is, and as it is stored. The latter
-//! follows only when the queue is empty ([`progress`]): everything before the stored position has
-//! been verified. Both follow the datasets that are destroyed, snapshotted and exchanged
-//! ([`datasets`]).
+//! The state of a scan ([`Scan`](tarn_ondisk::scan::Scan)) is OpenZFS's, in the MOS: the scan that
+//! one program has begun is continued by the other. In memory there are two: as the walk is, and as
+//! it is stored. The latter follows only when the queue is empty ([`progress`]): everything before
+//! the stored position has been verified. Both follow the datasets that are destroyed, snapshotted
+//! and exchanged ([`datasets`]).
 //!
 //! A scrub reads all copies of all blocks. A resilver visits the blocks born in txgs that dirty
 //! time logs of usable devices have, and writes to those devices. When a scan ends, the births
