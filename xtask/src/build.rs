@@ -1,10 +1,13 @@
 //! `cargo xtask build`: the six programs, in `target/release`, and `mount.zfs`, which is `zfs` by
 //! the name that mount(8) calls.
+//!
+//! CI builds them in the profile `simulation` instead, in one build with the simulator: as fast,
+//! with every assertion, and compiled once for both.
 
 use std::path::Path;
 use tarn_oracle::instance::PROGRAMS;
 
-use crate::workspace::{Outcome, cargo, run, target};
+use crate::workspace::{Outcome, cargo, run, target, use_programs_in};
 
 /// The packages that the programs are in.
 const PACKAGES: [&str; 6] = [
@@ -15,6 +18,12 @@ const PACKAGES: [&str; 6] = [
     "tarn-zdb",
     "tarn-zstream",
 ];
+
+/// The profile of what CI judges.
+pub const PROFILE: &str = "simulation";
+
+/// The program of `cargo xtask sim`.
+pub const SIMULATOR: &str = "tarn-sim";
 
 /// The name by which mount(8) calls `zfs`.
 const HELPER: &str = "mount.zfs";
@@ -34,17 +43,30 @@ pub fn build() -> Outcome {
     let mut arguments = vec!["build", "--release"];
     arguments.extend(PACKAGES.iter().flat_map(|package| ["--package", package]));
     run(&mut cargo(&arguments))?;
+    expect_programs(&target().join("release"))
+}
+
+/// Builds the programs and the simulator as CI judges them, and has the tasks of this run use them.
+pub fn build_to_judge() -> Outcome {
+    // Of the whole workspace, so that the features of all packages agree and nothing is built twice.
+    let mut arguments = vec!["build", "--quiet", "--profile", PROFILE, "--workspace"];
+    arguments.extend(["--features", "tarn-sim/canary", "--bin", SIMULATOR]);
+    arguments.extend(PROGRAMS.iter().flat_map(|program| ["--bin", program]));
+    run(&mut cargo(&arguments))?;
+    let folder = target().join(PROFILE);
+    expect_programs(&folder)?;
+    use_programs_in(folder);
+    Ok(())
+}
+
+fn expect_programs(folder: &Path) -> Outcome {
     for program in PROGRAMS {
-        let path = target().join("release").join(program);
+        let path = folder.join(program);
         if !path.is_file() {
             return Err(format!("the build left no {}", path.display()).into());
         }
     }
-    link_helper(&target().join("release"))?;
-    println!(
-        "{} in {}",
-        PROGRAMS.join(", "),
-        target().join("release").display()
-    );
+    link_helper(folder)?;
+    println!("{} in {}", PROGRAMS.join(", "), folder.display());
     Ok(())
 }

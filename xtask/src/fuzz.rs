@@ -13,10 +13,13 @@ use std::process::{Command, ExitCode};
 
 use clap::Args;
 
-use crate::workspace::{Outcome, cargo, checkout, run, target};
+use crate::workspace::{Outcome, cargo, checkout, program_of_checks, run, target};
 
 /// Set for the inner Cargo, so that this program knows that it is called in place of the compiler.
 const AS_COMPILER: &str = "TARN_FUZZ_COMPILES";
+
+/// The program that searches.
+const ENGINE: &str = "tarn-fuzz-engine";
 
 /// The crates that are watched: those with decoders, and the targets, in which generic code of
 /// decoders is compiled.
@@ -155,19 +158,19 @@ fn search(target: &Rounds, seconds: u64, seed: u64) -> Outcome {
 }
 
 fn hostile(options: &[&str]) -> Outcome {
-    let mut command = cargo(&["run", "--quiet", "--package", "tarn-hostile", "--"]);
+    let mut command = program_of_checks("tarn-hostile")?;
     run(command.args(options).arg("--checkout").arg(checkout()))
 }
 
 /// The engine, built with counters in the decoders.
 fn engine() -> Outcome<Command> {
-    let mut build = cargo(&["build", "--quiet", "--package", "tarn-fuzz"]);
+    let mut build = cargo(&["build", "--quiet", "--workspace", "--bin", ENGINE]);
     run(build
         .env("RUSTC_WORKSPACE_WRAPPER", std::env::current_exe()?)
         .env(AS_COMPILER, "1"))?;
     // The same program without counters has the same name; a copy stays what it is.
     let (built, engine) = (
-        target().join("debug/tarn-fuzz-engine"),
+        target().join("debug").join(ENGINE),
         target().join("fuzz/engine"),
     );
     std::fs::create_dir_all(target().join("fuzz"))?;

@@ -6,7 +6,7 @@
 
 use clap::Args;
 
-use crate::workspace::{Outcome, cargo, checkout, run};
+use crate::workspace::{Outcome, checkout, program_of_checks, run};
 
 /// How many rounds the small budget has, for each pool that is made on the spot: together they take
 /// well below a minute.
@@ -22,7 +22,7 @@ pub struct Arguments {
 
 /// Damages pools as asked.
 pub fn hostile(arguments: &Arguments) -> Outcome {
-    let mut command = cargo(&["run", "--quiet", "--package", "tarn-hostile", "--"]);
+    let mut command = program_of_checks("tarn-hostile")?;
     run(command
         .args(&arguments.options)
         .arg("--checkout")

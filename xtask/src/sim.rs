@@ -7,6 +7,7 @@
 
 use clap::Args;
 
+use crate::build::{self, PROFILE, SIMULATOR};
 use crate::workspace::{Outcome, cargo, checkout, openzfs, run, target};
 
 /// How many cuts a change must survive.
@@ -29,29 +30,30 @@ pub fn sim(arguments: &Arguments) -> Outcome {
         "build",
         "--quiet",
         "--profile",
-        "simulation",
+        PROFILE,
         "--package",
-        "tarn-sim",
+        SIMULATOR,
         "--features",
         "canary",
     ];
     run(&mut cargo(&build))?;
-    let mut program = std::process::Command::new(target().join("simulation/tarn-sim"));
-    run(program
-        .args(&arguments.options)
-        .arg("--checkout")
-        .arg(checkout()))
+    cut(&arguments.options)
 }
 
 /// What a change must pass: some cuts, and every canary.
 pub fn small() -> Outcome {
     // Once, before several processes look for it.
     openzfs()?;
+    build::build_to_judge()?;
     let [cuts, each] = [CI_CUTS, CI_CUTS_OF_ZDB].map(|count| count.to_string());
     for options in [vec!["--cuts", &cuts, "--zdb", &each], vec!["--canaries"]] {
-        sim(&Arguments {
-            options: options.into_iter().map(str::to_string).collect(),
-        })?;
+        cut(&options)?;
     }
     Ok(())
+}
+
+fn cut(options: &[impl AsRef<std::ffi::OsStr>]) -> Outcome {
+    let program = target().join(PROFILE).join(SIMULATOR);
+    let mut command = std::process::Command::new(program);
+    run(command.args(options).arg("--checkout").arg(checkout()))
 }

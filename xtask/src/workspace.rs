@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The answer of every task: nothing, or a failure to show. A task is run by a person or by CI,
@@ -23,9 +24,35 @@ pub fn target() -> PathBuf {
     checkout().join("target")
 }
 
-/// Where the programs under test are: `$TARN_PROGRAMS`, or where `cargo xtask build` leaves them.
+/// The folder of the programs under test, once [`use_programs_in`] has named one.
+static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+
+/// Where the programs under test are: `$TARN_PROGRAMS`, or where the build of this run left them.
 pub fn programs() -> PathBuf {
-    std::env::var_os("TARN_PROGRAMS").map_or_else(|| target().join("release"), PathBuf::from)
+    let named = std::env::var_os("TARN_PROGRAMS").map(PathBuf::from);
+    named
+        .or_else(|| PROGRAMS.get().cloned())
+        .unwrap_or_else(|| target().join("release"))
+}
+
+/// Has the tasks of this run use the programs in `folder`. Only the first call counts.
+pub fn use_programs_in(folder: PathBuf) {
+    PROGRAMS.get_or_init(|| folder);
+}
+
+/// Builds a program of the checks as `cargo test --workspace` does, so that the features of all
+/// packages agree and nothing is built a second time, and answers how to start it.
+pub fn program_of_checks(name: &str) -> Outcome<Command> {
+    run(&mut cargo(&[
+        "build",
+        "--quiet",
+        "--workspace",
+        "--bin",
+        name,
+    ]))?;
+    let mut command = Command::new(target().join("debug").join(name));
+    command.current_dir(checkout());
+    Ok(command)
 }
 
 /// A folder for scratch files of one task.

@@ -1,7 +1,9 @@
 //! A mirror that was written without one of its devices: OpenZFS's `zdb` finds no leak, and sees
-//! that the device lacks all of it and the other one is needed.
+//! that the device lacks all of it and the other one is needed. The import with both fills the
+//! device: OpenZFS sees no missing txg then, and reads the pool from that device alone.
 
 use std::fs::{self, File};
+use std::path::Path;
 
 use tarn_oracle::instance::Instance;
 use tarn_workload::tree::TreeSize;
@@ -13,7 +15,8 @@ use crate::workspace::{Outcome, openzfs, programs, scratch};
 /// Sparse.
 const IMAGE_BYTES: u64 = 256 << 20;
 
-/// Writes a pool while a device is away, and judges it with the device and without.
+/// Writes a pool while a device is away, judges it with the device and without, and has the import
+/// resilver the device.
 pub fn judge() -> Outcome {
     let folder = scratch("oracle-missed-writes");
     let images = folder.join("images");
@@ -48,8 +51,13 @@ pub fn judge() -> Outcome {
     expect_missed(&images)?;
     import()?;
     changes::expect_kept(&instance, &images, POOL)?;
+    instance.zpool(&format!("wait -t resilver {POOL}"))?;
     instance.zpool(&format!("export {POOL}"))?;
-    expect_missed(&images)?;
+    expect_none_missed(&images)?;
+    fs::rename(&stays, &away)?;
+    import()?;
+    changes::expect_kept(&instance, &images, POOL)?;
+    instance.zpool(&format!("export {POOL}"))?;
     drop(instance);
     fs::remove_dir_all(&folder)?;
     Ok(())
@@ -62,27 +70,41 @@ fn is_since_later(line: &str) -> bool {
     first.is_some_and(|first| first.parse::<u64>().is_ok_and(|first| first > 4))
 }
 
-/// What OpenZFS reads from the dirty time logs of the exported pool.
-fn expect_missed(images: &std::path::Path) -> Outcome {
+/// The lines of the dirty time logs of the exported pool, as OpenZFS reads them.
+fn dirty_time_logs(images: &Path) -> Result<Vec<String>, Box<dyn std::error::Error>> {
     let places = images.display().to_string();
     let spoken = openzfs()?.run("zdb", &["-e", "-p", &places, "-ddd", POOL], LIMIT)?;
-    let lines: Vec<&str> = spoken.stdout.lines().map(str::trim).collect();
-    let with = |words: &str| lines.iter().position(|line| line.ends_with(words));
+    let lines = spoken.stdout.lines().map(|line| line.trim().to_string());
+    let logs = lines.skip_while(|line| !line.starts_with("Dirty time logs"));
+    Ok(logs
+        .take_while(|line| !line.starts_with("Dataset"))
+        .collect())
+}
+
+/// OpenZFS sees that the second device misses txgs, and that the first one is needed.
+fn expect_missed(images: &Path) -> Outcome {
+    let logs = dirty_time_logs(images)?;
+    let with = |words: &str| logs.iter().position(|line| line.ends_with(words));
     let needed = with("0.img [DTL-required]");
     let lacking = with("1.img [DTL-expendable]");
-    let missed = lacking.and_then(|at| lines.get(at + 1));
+    let missed = lacking.and_then(|at| logs.get(at + 1));
     match (needed, missed) {
         (Some(_), Some(missed)) if is_since_later(missed) => Ok(()),
-        _ => {
-            let logs = lines
-                .iter()
-                .skip_while(|line| !line.starts_with("Dirty time"));
-            let logs: Vec<&str> = logs.take(16).copied().collect();
-            Err(format!(
-                "OpenZFS does not see what a device missed:\n{}",
-                logs.join("\n")
-            )
-            .into())
-        }
+        _ => fail("OpenZFS does not see what a device missed", &logs),
     }
+}
+
+/// OpenZFS sees both devices, and no txg that either misses.
+fn expect_none_missed(images: &Path) -> Outcome {
+    let logs = dirty_time_logs(images)?;
+    let devices = logs.iter().filter(|line| line.contains(".img [DTL-"));
+    let is_any_missed = logs.iter().any(|line| line.contains("missing ["));
+    if devices.count() == 2 && !is_any_missed {
+        return Ok(());
+    }
+    fail("OpenZFS sees missing txgs behind the resilver", &logs)
+}
+
+fn fail(what: &str, logs: &[String]) -> Outcome {
+    Err(format!("{what}:\n{}", logs.join("\n")).into())
 }
