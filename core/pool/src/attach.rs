@@ -233,8 +233,9 @@ impl Pool {
                 ),
             ),
         };
-        let shift = new.ashift.or_else(|| sizes::choose_ashift(&[sectors]));
-        if sectors.logical > facts.ashift || shift.is_none_or(|shift| shift > facts.ashift) {
+        // A larger physical sector is only slower.
+        let is_asked_for_more = new.ashift.is_some_and(|shift| shift > facts.ashift);
+        if sectors.logical > facts.ashift || is_asked_for_more {
             return Err(VdevChangeError::LargerSectors);
         }
         let guid = new.spare.map(|spare| spare.guid);

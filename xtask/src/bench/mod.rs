@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: how fast we are beside zfs-fuse, btrfs, xfs and ext4, and beside OpenZFS's
-//! parity.
+//! parity and its `zdb`.
 //!
 //! # Problem
 //! A figure by itself says nothing: machines differ, and the same machine differs from minute to
@@ -25,6 +25,7 @@ mod fence;
 mod log_device;
 mod parity;
 mod peers;
+mod scans;
 mod streams;
 mod table;
 
@@ -52,7 +53,7 @@ const PRIORITY: &str = "-15";
 /// What to measure.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only loads whose name contains this, such as read; or log device, picket fence, streams,
+    /// Only loads whose name contains this, such as read; or log device, picket fence, streams, scans,
     /// parity, or checksums
     #[arg(long)]
     only: Option<String>,
@@ -123,23 +124,28 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         arguments.asks_for(log_device::NAME),
         arguments.asks_for(fence::NAME),
     );
-    let streams = arguments.asks_for(streams::NAME);
+    let (streams, scans) = (
+        arguments.asks_for(streams::NAME),
+        arguments.asks_for(scans::NAME),
+    );
     let (parity, checksums) = (
         arguments.asks_for("parity"),
         arguments.asks_for("checksums"),
     );
-    if loads.is_empty() && !log_device && !fence && !streams && !parity && !checksums {
+    let is_of_programs = log_device || fence || streams || scans || !loads.is_empty();
+    if !is_of_programs && !parity && !checksums {
         let names = Load::ALL.map(|load| load.to_string()).join(", ");
         return Err(format!(
-            "nothing has such a name: there are {names}, {}, {}, {}, parity, checksums",
+            "nothing has such a name: there are {names}, {}, {}, {}, {}, parity, checksums",
             log_device::NAME,
             fence::NAME,
-            streams::NAME
+            streams::NAME,
+            scans::NAME
         )
         .into());
     }
     let mut failed = Vec::new();
-    if !arguments.no_build && (log_device || fence || streams || !loads.is_empty()) {
+    if !arguments.no_build && is_of_programs {
         build::build()?;
     }
     let memory = memory_folder(is_root)?;
@@ -165,6 +171,17 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         };
         let with_zfs_fuse = is_root && arguments.against.iter().any(|peer| peer == peers::ZFS_FUSE);
         failed.extend(streams::measure(&memory, extent, with_zfs_fuse)?);
+    }
+    if scans {
+        let extent = match arguments.quick {
+            true => scans::Extent::QUICK,
+            false => scans::Extent::FULL,
+        };
+        let extent = scans::Extent {
+            rounds: arguments.rounds.unwrap_or(extent.rounds),
+            ..extent
+        };
+        failed.extend(scans::measure(&memory, extent)?);
     }
     // OpenZFS measures itself for minutes and cannot be told to do less.
     let is_short = arguments.quick && arguments.only.is_none();
