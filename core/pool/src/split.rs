@@ -23,7 +23,7 @@ use crate::pool::{Mode, Pool, PoolOwner};
 use crate::sync_scope::SyncScope;
 use crate::vdev_objects;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tarn_cache::Cache;
 use tarn_dataset::task::InternalEvent;
 use tarn_host::Host;
@@ -110,12 +110,19 @@ impl Pool {
         let holds: Vec<LogHold> = logs
             .map(|top| self.empty_log(top.id, operation))
             .collect::<Result<_, _>>()?;
+        // What is written to free space must not reach a device that the new pool has.
+        let devices: Vec<Guid> = plan.iter().flatten().copied().collect();
+        self.rest_works_of(&devices, operation)?;
         let (leaving, name) = (plan.to_vec(), name.to_string());
         let split = self.run_in_sync(operation, move |scope| {
             // They end when this is stored.
             let _holds = holds;
             Ok(Ok(take_away(scope, &leaving, guid, &name)?))
         });
+        let pool = self.this.get().and_then(Weak::upgrade);
+        if let (Ok(None) | Err(_), Some(pool)) = (&split, pool) {
+            pool.resume_works();
+        }
         let split: Option<(Vec<Departed>, SplitOff)> = split?;
         let (departed, split) = split.ok_or(VdevChangeError::NoReplicas)?;
         departed.into_iter().for_each(Departed::release);

@@ -176,6 +176,36 @@ fn what_is_active_goes_on_at_the_next_import_and_what_is_suspended_does_not() {
 }
 
 #[test]
+fn a_close_stores_how_far_it_came() {
+    let machine = machine(&["a"]);
+    let run = machine.run(|host| {
+        let operation = Operation::unmeasured();
+        let pool = create(host, &["a"], &operation);
+        // With one byte a second each run waits behind its first piece.
+        let command = pool.command_work(leaf(&pool), TRIM, start(1), &operation);
+        command.unwrap();
+        let first = wait_for_more(&pool, 0);
+        pool.close(Leaving::Exported, &operation).unwrap();
+        let pool = import(host, Mode::ReadWrite, &operation).unwrap();
+        wait_for_more(&pool, first);
+        pool.close(Leaving::Exported, &operation).unwrap();
+    });
+    run.unwrap();
+}
+
+/// Waits until TRIM has done more bytes than these, and gives how many.
+fn wait_for_more(pool: &Pool, than: u64) -> u64 {
+    for _ in 0..1000 {
+        let done = pool.work_status(leaf(pool), TRIM).unwrap().done_bytes;
+        if done > than {
+            return done;
+        }
+        pool.host().sleep(Duration::from_millis(10));
+    }
+    panic!("TRIM does not go beyond {than} bytes");
+}
+
+#[test]
 fn trim_discards_what_is_free_and_autotrim_what_was_freed() {
     let machine = machine(&["a"]);
     let run = machine.run(|host| {

@@ -10,7 +10,7 @@
 //! [holds](tarn_space::MetaslabHold) one at a time, so nothing is allocated there, and fills or
 //! discards the parts of the free ranges that are on its device ([`thread`]). The ZAP of the leaf
 //! has state, time and next offset under OpenZFS's names ([`stored`]), written in a txg when the
-//! state changes and every few seconds; so either program goes on where the other stopped.
+//! state changes, every few seconds, and when the pool is closed or split; so either program goes on where the other stopped.
 //!
 //! With the property `autotrim` a thread of the pool discards what was freed lately
 //! ([`autotrim`]). It stores nothing.
@@ -184,11 +184,11 @@ impl Pool {
                 self.start_thread(key);
             }
             WorkCommand::Cancel => {
-                self.end_thread(key);
+                let _ = self.end_thread(key);
                 self.set_work_state(key, WorkState::Canceled)?;
             }
             WorkCommand::Suspend => {
-                self.end_thread(key);
+                let _ = self.end_thread(key);
                 self.set_work_state(key, WorkState::Suspended)?;
             }
             WorkCommand::Forget => self.set_work_state(key, WorkState::None)?,
@@ -227,7 +227,44 @@ impl Pool {
     pub(crate) fn end_works(&self) {
         self.end_autotrim();
         let keys: Vec<Key> = self.works.0.lock().keys().copied().collect();
-        keys.into_iter().for_each(|key| self.end_thread(key));
+        keys.into_iter().for_each(|key| self.rest_thread(key));
+    }
+
+    /// Ends the threads of devices, before these leave the pool, and waits until it is stored how
+    /// far they came.
+    ///
+    /// # Errors
+    /// The pool stores nothing.
+    pub(crate) fn rest_works_of(
+        &self,
+        devices: &[Guid],
+        operation: &Operation,
+    ) -> Result<(), TaskError> {
+        let root = self.vdevs().config();
+        let leaves = devices.iter().filter_map(|device| root.find(*device));
+        let zaps: Vec<ObjectId> = leaves.filter_map(zap_of).collect();
+        let running: Vec<Key> = {
+            let works = self.works.0.lock();
+            let running = works.iter().filter(|(_, work)| work.is_running());
+            running.map(|(key, _)| *key).collect()
+        };
+        let of_devices: Vec<Key> = running
+            .into_iter()
+            .filter(|(zap, _)| zaps.contains(zap))
+            .collect();
+        if of_devices.is_empty() {
+            return Ok(());
+        }
+        of_devices.into_iter().for_each(|key| self.rest_thread(key));
+        self.sync_all(operation)
+    }
+
+    /// Ends a thread, and leaves it to the sync to store how far it came.
+    fn rest_thread(&self, key: Key) {
+        if self.end_thread(key) {
+            // A pool that stores nothing now goes on from what it has stored.
+            drop(self.leave_for_sync(move |scope| store(scope, key)));
+        }
     }
 
     /// The ZAP of a device for which a command makes sense.
@@ -378,16 +415,18 @@ impl Pool {
         }
     }
 
-    /// Ends a thread, and waits for its end.
-    fn end_thread(&self, key: Key) {
+    /// Ends a thread, and waits for its end. False if there was none.
+    fn end_thread(&self, key: Key) -> bool {
         let running = {
             let mut works = self.works.0.lock();
             works.get_mut(&key).and_then(|work| work.running.take())
         };
-        if let Some(Running { stop, thread }) = running {
-            stop.store(true, Ordering::Release);
-            thread.join().unwrap_or_else(|panicked| panicked.resume());
-        }
+        let Some(Running { stop, thread }) = running else {
+            return false;
+        };
+        stop.store(true, Ordering::Release);
+        thread.join().unwrap_or_else(|panicked| panicked.resume());
+        true
     }
 }
 
