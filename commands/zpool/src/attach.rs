@@ -1,9 +1,10 @@
 //! `zpool attach` and `zpool replace`.
 
 use crate::assignments::Assignments;
-use crate::pools::{self, Found};
+use crate::pools;
 use crate::vdev_grammar;
-use tarn_administration::messages::pool::{Attach, VdevKind, VdevStatus};
+use crate::wait;
+use tarn_administration::messages::pool::{Activity, Attach, VdevKind};
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;
@@ -12,9 +13,6 @@ const GRAMMAR: Grammar = Grammar {
     short: "fo:sw",
     long: &[],
 };
-
-/// How often `-w` looks whether the device is filled.
-const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Runs `zpool attach`.
 ///
@@ -60,23 +58,15 @@ fn run(session: &Session, mut request: Attach, waits: bool) -> Outcome {
         request.properties.extend(crate::add::chosen_ashift(&pool));
     }
     let name = request.name.clone();
+    let activity = match request.replaces {
+        true => Activity::Replace,
+        false => Activity::Resilver,
+    };
     client.pool_attach(request)?;
-    while waits && is_resilvering(&pools::find(&client, std::slice::from_ref(&name), false)?) {
-        std::thread::sleep(LOOK_INTERVAL);
+    if waits {
+        wait::wait(&client, &name, &[activity], &[])?;
     }
     Ok(0)
-}
-
-/// Whether a device is being filled or replaced.
-#[doc(alias("ZPOOL_WAIT_RESILVER", "ZPOOL_WAIT_REPLACE"))]
-fn is_resilvering(found: &Found) -> bool {
-    fn is_replacing(vdev: &VdevStatus) -> bool {
-        vdev.kind == "replacing" || vdev.children.iter().any(is_replacing)
-    }
-    found.pools.iter().any(|pool| {
-        let scan = pool.scan.as_deref().unwrap_or_default();
-        scan.starts_with("resilver in progress") || pool.layout.iter().any(is_replacing)
-    })
 }
 
 /// Gives the request, and whether the command waits until the new device is filled (`-w`).

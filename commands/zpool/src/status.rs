@@ -223,7 +223,7 @@ fn of_pool(request: &Request, pool: &PoolDescription) -> String {
     if let Some(id) = message_id(pool) {
         text.push_str(&format!("   see: {MESSAGES}{id}\n"));
     }
-    if let Some(scan) = &pool.scan {
+    for scan in pool.scan.iter().chain(&pool.more_scans) {
         text.push_str(&format!("  scan: {scan}\n"));
     }
     for (word, section) in &pool.sections {

@@ -10,10 +10,10 @@ use crate::vdev_json;
 use crate::vdevs::{CLASSES, with_role};
 use serde_json::Value;
 use tarn_administration::messages::pool::{
-    FreeSpaceStatus, PoolDescription, ScanStats, VdevRole, VdevStatus,
+    FreeSpaceStatus, PoolDescription, RebuildStats, ScanStats, VdevRole, VdevStatus,
 };
 use tarn_terminal::json::{Numbers, Object};
-use tarn_terminal::number::{nice_bytes, nice_count};
+use tarn_terminal::number::{nice_bytes, nice_count, nice_time};
 use tarn_terminal::timestamp;
 
 /// The members for how far a device is initialized: state, what was done and is to be done, time,
@@ -89,8 +89,19 @@ impl Writer<'_> {
             object.insert("msgid".into(), id.into());
             object.insert("moreinfo".into(), format!("{MESSAGES}{id}").into());
         }
-        if let Some(stats) = &pool.scan_stats {
-            object.insert("scan_stats".into(), self.scan_stats(stats).into());
+        let mut scans = pool
+            .scan_stats
+            .as_ref()
+            .map_or_else(Object::new, |stats| self.scan_stats(stats));
+        let mut rebuilds = Object::new();
+        for stats in &pool.rebuild_stats {
+            rebuilds.insert(stats.name.clone(), self.rebuild_stats(stats).into());
+        }
+        if !rebuilds.is_empty() {
+            scans.insert("rebuild_stats".into(), rebuilds.into());
+        }
+        if !scans.is_empty() {
+            object.insert("scan_stats".into(), scans.into());
         }
         let mut vdevs = Object::new();
         self.root(pool, &mut vdevs);
@@ -122,13 +133,47 @@ impl Writer<'_> {
         object
     }
 
-    /// The last scrub or resilver, or the one that runs.
-    fn scan_stats(&self, stats: &ScanStats) -> Object {
-        let time = |seconds: u64| match (seconds, self.request.is_exact) {
+    fn time(&self, seconds: u64) -> Value {
+        match (seconds, self.request.is_exact) {
             (0, _) => Value::from("-"),
             (seconds, true) => self.numbers.number(seconds),
             (seconds, false) => timestamp::ctime(i64::try_from(seconds).unwrap_or(i64::MAX)).into(),
+        }
+    }
+
+    /// The last sequential rebuild of a vdev, or the one that runs.
+    fn rebuild_stats(&self, stats: &RebuildStats) -> Object {
+        let vdev = VdevStatus {
+            kind: stats.kind.clone(),
+            guid: stats.guid,
+            path: stats.path.clone(),
+            ..VdevStatus::default()
         };
+        let bytes = |bytes: u64| self.number(Quantity::Bytes(bytes));
+        let lasted = |milliseconds: u64| match self.request.is_exact {
+            true => self.numbers.number(milliseconds.saturating_mul(1_000_000)),
+            false => nice_time(milliseconds.saturating_mul(1_000_000)).into(),
+        };
+        let mut object = vdev_json::object(&stats.name, &vdev, self.numbers);
+        object.insert("state".into(), stats.state.clone().into());
+        object.insert("start_time".into(), self.time(stats.start_time_s));
+        object.insert("end_time".into(), self.time(stats.end_time_s));
+        object.insert("scan_time".into(), lasted(stats.scan_time_ms));
+        object.insert("scanned".into(), bytes(stats.scanned_bytes));
+        object.insert("issued".into(), bytes(stats.issued_bytes));
+        object.insert("rebuilt".into(), bytes(stats.rebuilt_bytes));
+        object.insert("to_scan".into(), bytes(stats.estimated_bytes));
+        object.insert("errors".into(), self.number(Quantity::Count(stats.errors)));
+        object.insert("pass_time".into(), lasted(stats.pass_ms));
+        object.insert("pass_scanned".into(), bytes(stats.pass_scanned_bytes));
+        object.insert("pass_issued".into(), bytes(stats.pass_issued_bytes));
+        object.insert("pass_skipped".into(), bytes(0));
+        object
+    }
+
+    /// The last scrub or resilver, or the one that runs.
+    fn scan_stats(&self, stats: &ScanStats) -> Object {
+        let time = |seconds| self.time(seconds);
         let bytes = |bytes: u64| self.number(Quantity::Bytes(bytes));
         let whole = |number: u64| self.number(Quantity::Whole(number));
         let mut object = Object::new();

@@ -60,6 +60,7 @@ pub mod nvlist;
 pub mod object_type;
 pub mod objset;
 pub mod pool_directory;
+pub mod rebuild;
 pub mod scan;
 pub mod sealing;
 pub mod space_map;

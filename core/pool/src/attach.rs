@@ -6,6 +6,8 @@
 //! resilver fills it. A device that replaces another joins it below a `replacing` vdev (a hot spare
 //! below a `spare` vdev), which [`replacing`](crate::replacing) dissolves after the resilver.
 //!
+//! A device that joins for a [sequential rebuild](crate::rebuild) is filled by that instead.
+//!
 //! An emptied log vdev holds nothing ([`log_devices`](crate::log_devices)), so a device that joins
 //! it, or replaces another, need not be resilvered: one txg stores the vdev with the new device,
 //! and after it blocks are allocated there again.
@@ -23,6 +25,7 @@ use crate::events::class;
 use crate::fill::TXGS_AT_ONCE;
 use crate::log_holds::LogHold;
 use crate::pool::Pool;
+use crate::rebuild::control;
 use crate::vdev_objects;
 use std::path::Path;
 use std::time::Duration;
@@ -110,10 +113,12 @@ pub struct Newcomer<'a> {
     pub ashift: Option<u32>,
     /// The hot spare of the pool that it is.
     pub spare: Option<&'a VdevConfig>,
+    /// `-s`: a sequential rebuild fills it, and no resilver. A log vdev is emptied instead.
+    pub is_sequential: bool,
 }
 
 impl Pool {
-    /// Adds a device to a vdev, waits until that is stored, and starts a resilver.
+    /// Adds a device to a vdev, waits until that is stored, and starts a resilver or rebuild.
     ///
     /// # Errors
     /// The device cannot be used, the vdev cannot be changed like this, a log that is not replayed
@@ -139,6 +144,12 @@ impl Pool {
             let why = "cannot replace a log with a spare";
             return Err(VdevChangeError::WrongKind { why });
         }
+        let is_sequential = new.is_sequential && !is_log;
+        if is_sequential {
+            self.check_rebuild(joining, top)?;
+        } else if !is_log && self.is_rebuilding() {
+            return Err(VdevChangeError::Rebuilding);
+        }
         let new = self.new_leaf(new, &old, top)?;
         if joining.change(top, &new, parent).is_none() {
             return Err(joining.refusal(is_log));
@@ -159,7 +170,10 @@ impl Pool {
             if !is_log {
                 let last = Txg::new(txg.get() + TXGS_AT_ONCE - 1);
                 leaf.leaf().add_to_dtl(Txg::INITIAL..=last);
-                new.set_resilver_txg(Some(txg));
+                match is_sequential {
+                    true => new.set_rebuild_txg(Some(txg)),
+                    false => new.set_resilver_txg(Some(txg)),
+                }
             }
             // A resilver may have ended meanwhile, and changed the vdev.
             let Some(change) = joining.change(&root.children[id.index()], &new, parent) else {
@@ -185,6 +199,9 @@ impl Pool {
             vdev_objects::free(scope, &change.leaf)?;
             let has_root_zap = scope.features.now().is_active(Feature::VdevZapsV2.guid());
             config::create_vdev_objects(scope.writer, pool.vdevs(), has_root_zap)?;
+            if is_sequential {
+                control::begin(scope, id)?;
+            }
             scope.context.record(InternalEvent {
                 name: "vdev attach",
                 dataset: None,
@@ -198,10 +215,34 @@ impl Pool {
             self.post_event(class::VDEV_SPARE, Some(newcomer), NvList::new());
         }
         self.post_event(class::VDEV_ATTACH, Some(newcomer), NvList::new());
-        if !is_log {
+        if is_sequential {
+            self.resume_rebuilds();
+        } else if !is_log {
             self.fill_devices(operation)?;
         }
         Ok(())
+    }
+
+    /// Refuses a sequential rebuild of a vdev of another kind, and one beside a resilver.
+    fn check_rebuild(&self, joining: Joining, top: &VdevConfig) -> Result<(), VdevChangeError> {
+        let is_mirrored = top.kind == VdevKind::Mirror || top.kind.is_leaf();
+        let is_enabled = self
+            .features()
+            .count(Feature::DeviceRebuild.guid())
+            .is_some();
+        match joining {
+            Joining::Beside(_) if !is_enabled => return Err(VdevChangeError::NoDeviceRebuild),
+            Joining::Beside(_) if !is_mirrored => return Err(joining.refusal(false)),
+            Joining::InsteadOf(_) if !is_enabled || !is_mirrored => {
+                let why = "only mirror and dRAID vdevs support sequential reconstruction";
+                return Err(VdevChangeError::WrongKind { why });
+            }
+            Joining::Beside(_) | Joining::InsteadOf(_) => {}
+        }
+        match self.is_resilver_due() {
+            true => Err(VdevChangeError::Resilvering),
+            false => Ok(()),
+        }
     }
 
     /// The configuration of a new device with the roles of `old`.

@@ -55,6 +55,7 @@ impl Pool {
     pub fn close(&self, leaving: Leaving, operation: &Operation) -> Result<(), TaskError> {
         self.note_closing();
         self.end_works();
+        self.end_rebuilds();
         if self.mode() == Mode::ReadWrite && self.failure().is_none() {
             // An error that keeps a log open keeps the txg from being stored, which reports it.
             let _ = self.namespace().close_logs(operation);

@@ -242,6 +242,15 @@ pub enum VdevChangeError {
         /// The kind that is needed.
         why: &'static str,
     },
+    /// A resilver runs: no sequential rebuild begins beside it.
+    #[error("currently resilvering")]
+    Resilvering,
+    /// A sequential rebuild runs: no resilver begins beside it.
+    #[error("currently sequentially resilvering")]
+    Rebuilding,
+    /// The feature `device_rebuild` is not enabled.
+    #[error("device_rebuild feature must be enabled in order to use sequential reconstruction")]
+    NoDeviceRebuild,
     /// A device cannot be used.
     #[error(transparent)]
     Device(#[from] ImportError),

@@ -158,6 +158,12 @@ impl Pool {
             pool.abandon();
             return Err(error.into());
         }
+        if let Err(error) = pool.load_rebuilds(operation)
+            && request.mode == Mode::ReadWrite
+        {
+            pool.abandon();
+            return Err(error.into());
+        }
         if request.mode == Mode::ReadWrite {
             let entered = pool.enter_multihost(watched, operation);
             let ready = entered.and_then(|()| pool.prepare_for_writing(request, operation));
@@ -177,6 +183,7 @@ impl Pool {
                 drop(pool.close(Leaving::Kept, operation));
                 return Err(error);
             }
+            pool.resume_rebuilds();
             pool.resume_scan(operation);
         }
         pool.resume_works();

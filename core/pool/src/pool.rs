@@ -14,6 +14,7 @@ use crate::leaver::Leaver;
 use crate::log_holds::LogHolds;
 use crate::multihost::heartbeat::Heartbeats;
 use crate::probes::Probes;
+use crate::rebuild::state::Rebuilds;
 use crate::scan::state::Scans;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
@@ -110,6 +111,7 @@ pub struct Pool {
     /// For threads that are started where only a reference to the pool is at hand.
     pub(crate) this: OnceLock<Weak<Pool>>,
     pub(crate) scans: Scans,
+    pub(crate) rebuilds: Rebuilds,
     pub(crate) found_errors: FoundErrors,
     pub(crate) failure: Mutex<Option<Failure>>,
     pub(crate) fails_writers: AtomicBool,
@@ -179,6 +181,7 @@ impl Pool {
             heartbeats: Heartbeats::new(),
             this: OnceLock::new(),
             scans: Scans::new(),
+            rebuilds: Rebuilds::new(),
             found_errors: FoundErrors::new(),
             failure: Mutex::new(FAILURE, None),
             fails_writers: AtomicBool::new(false),

@@ -2,98 +2,20 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::time::Duration;
+use support::files::{check_files, contents, head, ours, vdev, wait_for_scan, write_files};
 use support::{create_of, import, machine, path};
 use tarn_dataset::ops::destroy_snapshot::DestroySnapshots;
 use tarn_dataset::ops::snapshot::TakeSnapshots;
 use tarn_host::Host;
 use tarn_host::sim::{Random, SimHost};
-use tarn_object::{NewObject, ObjectSet, TxEstimate};
-use tarn_ondisk::declare::{narrow, widen};
+use tarn_object::TxEstimate;
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::label::DATA_START_BYTES;
-use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::scan::{CANCELED, FINISHED, RESILVER, SCANNING, SCRUB};
-use tarn_ondisk::units::ObjectId;
-use tarn_pool::{Leaving, Mode, NewVdev, Pool, ScanChange, ScanRefusal};
+use tarn_pool::{Leaving, Mode, Pool, ScanChange, ScanRefusal};
 use tarn_probe::Operation;
-use tarn_vdev::{ExpectedLabels, OutOfUse, VdevConfig, VdevKind};
-
-const BLOCK_BYTES: u64 = 16 << 10;
-const FILE_BLOCKS: u64 = 24;
-
-/// A vdev of this kind over these disks.
-fn vdev(kind: VdevKind, disks: &[&str]) -> NewVdev {
-    let mut leaves = disks.iter().map(|disk| support::new_vdev(disk).config);
-    let config = match kind {
-        VdevKind::File => leaves.next().expect("a disk"),
-        kind => {
-            let mut config = VdevConfig::new(kind, tarn_ondisk::units::Guid::ZERO);
-            config.children = leaves.collect();
-            config
-        }
-    };
-    NewVdev {
-        config,
-        is_log: false,
-    }
-}
-
-fn ours(pool: &Pool) -> ExpectedLabels {
-    ExpectedLabels::OfPool(pool.facts().guid)
-}
-
-fn head(pool: &Pool, operation: &Operation) -> Arc<ObjectSet> {
-    let root = pool.namespace().view(operation).root().unwrap();
-    let head = root.head().unwrap().unwrap().id();
-    pool.namespace().head_set(head, operation).unwrap()
-}
-
-/// The contents of a file of this number.
-fn contents(number: u64, round: u64) -> Vec<u8> {
-    let mut random = Random::new(number * 1_000 + round);
-    random.bytes(narrow(FILE_BLOCKS * BLOCK_BYTES))
-}
-
-fn write_files(pool: &Pool, count: u64, operation: &Operation) -> Vec<ObjectId> {
-    let set = head(pool, operation);
-    let mut files = Vec::new();
-    for number in 0..count {
-        let tx = pool
-            .txgs()
-            .assign(&TxEstimate::default(), operation)
-            .unwrap();
-        let new = NewObject::plain(ObjectType::PlainFile, BLOCK_BYTES);
-        let file = set.allocate(&tx, new, operation).unwrap();
-        file.write(&tx, 0, &contents(number, 0), operation).unwrap();
-        files.push(file.id());
-        drop(tx);
-    }
-    pool.sync_all(operation).unwrap();
-    files
-}
-
-fn check_files(pool: &Pool, files: &[ObjectId], operation: &Operation) {
-    let set = head(pool, operation);
-    for (number, file) in files.iter().enumerate() {
-        let expected = contents(widen(number), 0);
-        let mut found = vec![0; expected.len()];
-        let file = set.object(*file, operation).unwrap();
-        file.read(0, &mut found, operation).unwrap();
-        assert!(found == expected, "file {number} has other contents");
-    }
-}
-
-fn wait_for_scan(host: &Host, pool: &Pool) {
-    for _ in 0..20_000 {
-        let status = pool.scan_status().expect("a scan was begun");
-        if !status.is_running() {
-            return;
-        }
-        host.sleep(Duration::from_millis(10));
-    }
-    panic!("the scan does not end: {:?}", pool.scan_status());
-}
+use tarn_vdev::{ExpectedLabels, OutOfUse, VdevKind};
 
 fn scrub(host: &Host, pool: &Pool, operation: &Operation) {
     pool.change_scan(ScanChange::Scrub, operation)

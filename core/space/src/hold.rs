@@ -47,6 +47,16 @@ impl MetaslabHold {
         self.space.has_waiting_allocations()
     }
 
+    /// The ranges that have blocks, in the order of their offsets, but for blocks that are being
+    /// written: those of txgs whose changes were not [taken](Space::take_changes) yet. Ranges that
+    /// were freed lately are among them. None when the metaslab is not there any more.
+    pub fn settled_ranges(&self) -> Option<RangeTree> {
+        let state = self.space.lock_state();
+        let is_there = state.generation(self.vdev) == self.generation;
+        let metaslab = state.metaslab(self.vdev, as_index(self.index));
+        metaslab.filter(|_| is_there)?.settled_ranges()
+    }
+
     /// Takes the ranges that became free since this was last asked, of a vdev that
     /// [keeps them](Space::keep_freed). All of them are free.
     #[doc(alias = "ms_trim")]
@@ -187,6 +197,25 @@ mod tests {
             drop(hold);
             assert_eq!(waiting.join().unwrap(), VdevOffset::ZERO);
         });
+    }
+
+    #[test]
+    fn settled_ranges_lack_what_is_being_written_and_have_what_was_just_freed() {
+        let space = space(2);
+        let first = allocate(&space, 8192, 1);
+        store(&space, 1);
+        let second = allocate(&space, 4096, 2);
+        let size = AllocatedSize::new(4096);
+        space
+            .free(VDEV, first, size, Txg::new(1), Txg::new(2))
+            .unwrap();
+        let hold = space.hold_metaslab(VDEV, 0).unwrap();
+        let settled: Vec<Range> = hold.settled_ranges().unwrap().iter().collect();
+        assert_eq!(settled, [Range::new(first, AllocatedSize::new(8192))]);
+        store(&space, 2);
+        let settled = hold.settled_ranges().unwrap();
+        assert!(settled.contains(Range::new(second, size)));
+        assert_eq!(settled.bytes().get(), 3 * 4096);
     }
 
     #[test]

@@ -447,6 +447,17 @@ impl Metaslab {
         free.iter().collect()
     }
 
+    /// What is allocated, of blocks whose writes are done: what is handed out in a txg that is not
+    /// handed over yet is left out. What was freed and is not free yet is among it. None while the
+    /// free ranges are not in memory.
+    pub(crate) fn settled_ranges(&self) -> Option<RangeTree> {
+        let mut settled = self.free_ranges()?.complement(self.whole);
+        for allocating in self.allocating.values() {
+            settled.subtract(allocating);
+        }
+        Some(settled)
+    }
+
     pub(crate) fn end_hold(&mut self) {
         assert!(self.holds > 0, "a hold that ends was begun");
         self.holds -= 1;

@@ -282,6 +282,9 @@ const UNSAVED_DTL: &str = "tarn:missed_writes";
 /// The pair with the txg in which a device joined that is not resilvered yet.
 const RESILVER_TXG: &str = "resilver_txg";
 
+/// The pair with the txg in which a device joined that a sequential rebuild has not filled yet.
+const REBUILD_TXG: &str = "rebuild_txg";
+
 /// The pair of a device whose siblings below a `spare` vdev are not needed once it is whole.
 const UNSPARE: &str = "unspare";
 
@@ -382,18 +385,37 @@ impl VdevConfig {
     /// before it fills the device only in part.
     #[doc(alias = "ZPOOL_CONFIG_RESILVER_TXG")]
     pub fn resilver_txg(&self) -> Option<Txg> {
-        let pair = self.other.iter().find(|(name, _)| *name == RESILVER_TXG);
+        self.txg_pair(RESILVER_TXG)
+    }
+
+    /// Sets the txg in which a device joined that is not resilvered yet.
+    pub fn set_resilver_txg(&mut self, txg: Option<Txg>) {
+        self.set_txg_pair(RESILVER_TXG, txg);
+    }
+
+    /// The txg in which a device joined that has not been filled by a sequential rebuild since.
+    #[doc(alias = "ZPOOL_CONFIG_REBUILD_TXG")]
+    pub fn rebuild_txg(&self) -> Option<Txg> {
+        self.txg_pair(REBUILD_TXG)
+    }
+
+    /// Sets the txg in which a device joined that is not rebuilt yet.
+    pub fn set_rebuild_txg(&mut self, txg: Option<Txg>) {
+        self.set_txg_pair(REBUILD_TXG, txg);
+    }
+
+    fn txg_pair(&self, name: &str) -> Option<Txg> {
+        let pair = self.other.iter().find(|(other, _)| *other == name);
         pair.and_then(|(_, value)| match value {
             NvValue::Uint64(txg) => Some(Txg::from(*txg)),
             _ => None,
         })
     }
 
-    /// Sets the txg in which a device joined that is not resilvered yet.
-    pub fn set_resilver_txg(&mut self, txg: Option<Txg>) {
+    fn set_txg_pair(&mut self, name: &str, txg: Option<Txg>) {
         match txg {
-            Some(txg) => self.set_other(RESILVER_TXG, txg.get()),
-            None => self.other.retain(|(name, _)| *name != RESILVER_TXG),
+            Some(txg) => self.set_other(name, txg.get()),
+            None => self.other.retain(|(other, _)| *other != name),
         }
     }
 

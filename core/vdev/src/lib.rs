@@ -29,6 +29,7 @@
 
 pub mod auxiliary;
 pub mod config;
+pub mod copy_ranges;
 pub mod dtl;
 pub mod error;
 mod fault_devices;

@@ -171,13 +171,15 @@ impl VdevTree {
         Some(Departed { leaves: departed })
     }
 
-    /// Notes which devices that joined are whole now: their configuration has no `resilver_txg` any
-    /// more.
+    /// Notes which devices that joined are whole now: their configuration has no `resilver_txg` and
+    /// no `rebuild_txg` any more.
     pub fn note_resilvered(&self) {
         let whole = |guid: Guid| self.leaf(guid).is_some_and(|leaf| leaf.is_whole());
         let root = self.state.read().root.clone();
         let joined = root.leaves().into_iter();
-        let joined = joined.filter(|leaf| leaf.resilver_txg().is_some() && whole(leaf.guid));
+        let is_new =
+            |leaf: &VdevConfig| leaf.resilver_txg().is_some() || leaf.rebuild_txg().is_some();
+        let joined = joined.filter(|leaf| is_new(leaf) && whole(leaf.guid));
         let filled: Vec<Guid> = joined.map(|leaf| leaf.guid).collect();
         if filled.is_empty() {
             return;
@@ -186,6 +188,7 @@ impl VdevTree {
             root.change_each(&mut |vdev| {
                 if filled.contains(&vdev.guid) {
                     vdev.set_resilver_txg(None);
+                    vdev.set_rebuild_txg(None);
                 }
             });
         });

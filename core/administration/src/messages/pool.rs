@@ -9,7 +9,7 @@ pub use super::events::{
 pub use super::free_space::{
     FreeSpaceCommand, FreeSpaceReply, FreeSpaceState, FreeSpaceStatus, Initialize, Trim,
 };
-pub use super::scan::{Resilver, ScanStats, Scrub, ScrubAction, Scrubbed};
+pub use super::scan::{RebuildStats, Resilver, ScanStats, Scrub, ScrubAction, Scrubbed};
 use serde::{Deserialize, Serialize};
 pub use tarn_engine::importing::requests::{Import, Imported, Search};
 use utoipa::ToSchema;
@@ -437,9 +437,15 @@ pub struct PoolDescription {
     /// The `scan:` lines, where a scan ever ran.
     #[serde(default)]
     pub scan: Option<String>,
-    /// The numbers of that scan.
+    /// More `scan:` lines, each a text as that.
+    #[serde(default)]
+    pub more_scans: Vec<String>,
+    /// The numbers of the last scrub or resilver.
     #[serde(default)]
     pub scan_stats: Option<ScanStats>,
+    /// The numbers of sequential rebuilds.
+    #[serde(default)]
+    pub rebuild_stats: Vec<RebuildStats>,
     /// Other sections of the status (`remove:`, `checkpoint:`), by their word.
     #[serde(default)]
     pub sections: Vec<(String, String)>,

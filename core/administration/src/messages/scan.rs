@@ -43,6 +43,45 @@ pub struct Resilver {
     pub name: String,
 }
 
+/// The numbers of the last sequential rebuild of a top-level vdev, or of the one that runs.
+#[doc(alias = "vdev_rebuild_stat_t")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RebuildStats {
+    /// The name of the vdev.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its guid.
+    pub guid: u64,
+    /// The path of a vdev that is a device.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// `ACTIVE`, `CANCELED` or `COMPLETE`.
+    pub state: String,
+    /// Seconds since 1970, UTC.
+    pub start_time_s: u64,
+    /// Seconds since 1970, UTC; zero while it runs.
+    pub end_time_s: u64,
+    /// How long it ran.
+    pub scan_time_ms: u64,
+    /// Allocated bytes that it came to.
+    pub scanned_bytes: u64,
+    /// Bytes that were read.
+    pub issued_bytes: u64,
+    /// Bytes that were written.
+    pub rebuilt_bytes: u64,
+    /// Allocated bytes of the vdev, about.
+    pub estimated_bytes: u64,
+    /// Ranges that could not be copied.
+    pub errors: u64,
+    /// How long it ran since it began or was taken over by this import.
+    pub pass_ms: u64,
+    /// Bytes that it came to since then.
+    pub pass_scanned_bytes: u64,
+    /// Bytes that were read since then.
+    pub pass_issued_bytes: u64,
+}
+
 /// The numbers of the last scrub or resilver of a pool, or of the one that runs.
 #[doc(alias = "pool_scan_stat_t")]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

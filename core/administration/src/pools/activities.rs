@@ -13,8 +13,8 @@ use std::time::Duration;
 use tarn_engine::engine::OpenPool;
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::scan::{RESILVER, SCRUB};
-use tarn_pool::PoolError;
 use tarn_pool::initialize_trim::FreeSpaceWork;
+use tarn_pool::{PoolError, RebuildStatus};
 use tarn_probe::Operation;
 use tarn_vdev::{VdevConfig, VdevKind};
 
@@ -91,9 +91,10 @@ fn left_bytes(
             }
             _ => false,
         })
-        .then(|| running_scan(open, RESILVER).unwrap_or(0)),
+        .then(|| running_rebuilds(open).or_else(|| running_scan(open, RESILVER)))
+        .map(Option::unwrap_or_default),
         Activity::Remove => is_any(&pool.vdevs().config(), is_removed).then_some(0),
-        Activity::Resilver => running_scan(open, RESILVER),
+        Activity::Resilver => running_rebuilds(open).or_else(|| running_scan(open, RESILVER)),
         Activity::Scrub => running_scan(open, SCRUB),
         Activity::Initialize => pool.work_left(FreeSpaceWork::Initialize, devices),
         Activity::Trim => pool.work_left(FreeSpaceWork::Trim, devices),
@@ -108,6 +109,14 @@ fn running_scan(open: &OpenPool, function: u64) -> Option<u64> {
     let is_it = status.scan.function == function && status.is_running() && !status.is_paused();
     let of = status.scan.to_examine_bytes;
     is_it.then(|| of.saturating_sub(status.issued_bytes()))
+}
+
+/// The bytes left of all rebuilds that are active.
+fn running_rebuilds(open: &OpenPool) -> Option<u64> {
+    let status = open.pool.rebuild_status().into_iter();
+    let left = status.filter(RebuildStatus::is_active);
+    left.map(|status| status.left_bytes())
+        .reduce(u64::saturating_add)
 }
 
 fn is_any(root: &VdevConfig, is_it: impl Fn(&VdevConfig) -> bool) -> bool {

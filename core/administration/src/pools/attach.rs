@@ -33,10 +33,6 @@ impl Administrator {
         let vdev = find_leaf(&open, old, &action)?;
         refuse_unchangeable(&open, || action.clone())?;
         let refuse = |kind, reason: &str| Err(Refusal::new(kind, action.clone(), reason));
-        if request.sequential {
-            let reason = "sequential reconstruction (-s) is not supported by this version of tarn";
-            return refuse(RefusalKind::Unsupported, reason);
-        }
         if !request.replaces && matches!(vdev.config.kind, Raidz { .. }) {
             let reason = "expanding a raidz vdev is not supported by this version of tarn";
             return refuse(RefusalKind::Unsupported, reason);
@@ -66,6 +62,7 @@ impl Administrator {
             path: new,
             ashift,
             spare: spare.as_ref(),
+            is_sequential: request.sequential,
         };
         let joined = open.pool.join(joining, newcomer, operation);
         joined.map_err(|error| of_change(action, &error))?;

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use tarn_engine::importing::compatibility;
 use tarn_host::Host;
 use tarn_ondisk::features::Feature;
+use tarn_ondisk::rebuild::COMPLETE;
+use tarn_ondisk::scan::FINISHED;
 use tarn_pool::features::PoolFeatures;
+use tarn_pool::{RebuildStatus, ScanStatus};
 use tarn_vdev::{PoolFacts, PoolState, Reason, VdevHealth, VdevKind, VdevState};
 
 /// The version of pools with feature flags.
@@ -17,6 +20,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) health: &'a VdevHealth,
     /// Facts from the labels.
     pub(crate) facts: &'a PoolFacts,
+    /// What became of its scans.
+    pub(crate) scanned: Scanned,
     /// The pool's features, where they could be read.
     pub(crate) features: Option<&'a PoolFeatures>,
     /// The features that the property `compatibility` asks for.
@@ -27,6 +32,48 @@ pub(crate) struct Evidence<'a> {
     pub(crate) error_count: u64,
     /// The pool is suspended, and its writers wait or fail (`failmode`).
     pub(crate) suspended: Option<Suspended>,
+}
+
+/// What scans say of the condition of a pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Scanned {
+    /// A resilver or a sequential rebuild runs.
+    is_resilvering: bool,
+    /// A sequential rebuild ended, and no scrub after it.
+    is_unverified: bool,
+}
+
+impl Scanned {
+    /// From the last scan, and the last rebuild of each vdev.
+    pub(crate) fn of<'a>(
+        scan: Option<&ScanStatus>,
+        rebuilds: impl Iterator<Item = &'a RebuildStatus> + Clone,
+    ) -> Scanned {
+        let is_resilvering = scan.is_some_and(|scan| scan.is_resilver() && scan.is_running());
+        let complete = rebuilds
+            .clone()
+            .filter(|status| status.rebuild.state == COMPLETE);
+        let rebuilt_s = complete.map(|status| status.rebuild.end_time_s).max();
+        let is_unverified = rebuilt_s.is_some_and(|rebuilt_s| match scan {
+            None => true,
+            Some(scan) => {
+                let is_done = scan.is_scrub() && scan.scan.state == FINISHED;
+                is_done && rebuilt_s > scan.scan.end_time_s
+            }
+        });
+        Scanned {
+            is_resilvering: is_resilvering || rebuilds.clone().any(RebuildStatus::is_active),
+            is_unverified,
+        }
+    }
+
+    fn condition(self) -> Option<Condition> {
+        match (self.is_resilvering, self.is_unverified) {
+            (true, _) => Some(Condition::Resilvering),
+            (false, true) => Some(Condition::RebuildScrub),
+            (false, false) => None,
+        }
+    }
 }
 
 /// Obstacles to an import.
@@ -98,7 +145,8 @@ pub(crate) enum Suspended {
 /// The most serious condition.
 #[doc(alias = "check_status")]
 pub(crate) fn find(evidence: &Evidence<'_>) -> Option<Condition> {
-    of_import(evidence)
+    (evidence.scanned.condition())
+        .or_else(|| of_import(evidence))
         .or_else(|| of_suspension(evidence))
         .or_else(|| of_unavailable(evidence.health))
         .or_else(|| (evidence.error_count > 0).then_some(Condition::CorruptData))

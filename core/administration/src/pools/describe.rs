@@ -1,16 +1,17 @@
 //! `zpool list`, `status` and `get`: describes open pools.
 
-use super::condition::{Evidence, Requested, Suspended, find};
+use super::condition::{Evidence, Requested, Scanned, Suspended, find};
 use super::vdev_status::{layout_of_pool, root_status, state_word};
-use super::{dedup, errors, properties, scan};
+use super::{dedup, errors, properties, rebuild, scan};
 use crate::administrator::Administrator;
 use crate::messages::pool::{Describe, Described, PoolDescription};
 use crate::messages::{Refusal, RefusalKind, Value};
 use std::collections::BTreeSet;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::turns::is_stuck;
-use tarn_pool::{Pool, PoolError};
+use tarn_pool::{Pool, PoolError, RebuildStatus};
 use tarn_probe::Operation;
+use tarn_vdev::VdevConfig;
 
 impl Administrator {
     pub(crate) fn describe_pools(&self, request: &Describe) -> Result<Described, Refusal> {
@@ -82,6 +83,7 @@ fn as_far_as_known(open: &OpenPool, last_seen: Option<PoolDescription>) -> PoolD
         condition: find(&Evidence {
             health: &health,
             facts: &facts,
+            scanned: Scanned::default(),
             features: None,
             requested: Requested::All,
             import: None,
@@ -105,6 +107,16 @@ fn suspended(pool: &Pool) -> Option<Suspended> {
     })
 }
 
+/// The rebuilds of the pool, each with the name of its vdev.
+fn rebuilds(pool: &Pool) -> Vec<(RebuildStatus, String, VdevConfig)> {
+    let root = pool.vdevs().config();
+    let all = pool.rebuild_status().into_iter().filter_map(|status| {
+        let vdev = root.children.get(status.vdev.index())?;
+        Some((status, rebuild::name_of(vdev), vdev.clone()))
+    });
+    all.collect()
+}
+
 fn describe(
     open: &OpenPool,
     with_errors: bool,
@@ -120,21 +132,30 @@ fn describe(
         Some(_) => "SUSPENDED".to_string(),
         None => state_word(health.standing).to_string(),
     };
+    let scan = pool.scan_status();
+    let rebuilds = rebuilds(pool);
     let condition = find(&Evidence {
         health: &health,
         facts: &facts,
+        scanned: Scanned::of(scan.as_ref(), rebuilds.iter().map(|(status, ..)| status)),
         features: Some(&features),
         requested: Requested::by(pool.host(), &facts),
         import: None,
         error_count,
         suspended,
     });
-    let scan = pool.scan_status();
     let now_s = u64::try_from(pool.host().unix_time().seconds).unwrap_or(0);
     let errors = match with_errors {
         true => errors::paths(open, &damaged, operation),
         false => Vec::new(),
     };
+    let stats = rebuilds.iter();
+    let stats = stats.filter_map(|(status, name, vdev)| rebuild::stats(status, name, vdev));
+    let told = rebuilds
+        .iter()
+        .map(|(status, name, _)| (*status, name.clone()));
+    let told: Vec<_> = told.collect();
+    let mut lines = scan::lines(scan.as_ref(), &told, now_s).into_iter();
     Ok(PoolDescription {
         name: pool.name().to_string(),
         guid: facts.guid.get(),
@@ -143,8 +164,10 @@ fn describe(
         txg: pool.uberblock().txg.get(),
         condition,
         root: root_status(&health),
-        scan: scan.as_ref().and_then(|scan| scan::text(scan, now_s)),
+        scan: lines.next(),
+        more_scans: lines.collect(),
         scan_stats: scan.as_ref().and_then(scan::stats),
+        rebuild_stats: stats.collect(),
         sections: scan::sections(open, operation)?,
         layout: layout_of_pool(open, &health),
         error_count,

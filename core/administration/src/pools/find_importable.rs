@@ -3,7 +3,7 @@
 //! Each found pool is opened read-only for a moment, as far as possible: which features it uses is
 //! only in the MOS.
 
-use super::condition::{Evidence, ImportEvidence, Requested, Unsupported, find};
+use super::condition::{Evidence, ImportEvidence, Requested, Scanned, Unsupported, find};
 use super::vdev_status::{layout_of_candidate, state_word};
 use crate::administrator::Administrator;
 use crate::messages::Refusal;
@@ -81,6 +81,7 @@ impl Administrator {
         let condition = find(&Evidence {
             health: &health,
             facts,
+            scanned: Scanned::default(),
             features: trial.features.as_ref(),
             // As OpenZFS, which ignores `compatibility` of pools that are not open.
             requested: Requested::All,

@@ -20,6 +20,7 @@ mod iostat;
 mod label_clear;
 mod offline;
 mod properties;
+mod rebuild;
 mod reguid;
 mod remove;
 mod scan;

@@ -1,18 +1,19 @@
 //! The lines of `zpool status` about scrubs, resilvers and the checkpoint.
 
+use super::rebuild;
 use crate::messages::scan::ScanStats;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::importing::dates::{date, duration, nice};
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::scan::{CANCELED, FINISHED, RESILVER, SCANNING, SCRUB};
-use tarn_pool::{PoolError, ScanStatus};
+use tarn_pool::{PoolError, RebuildStatus, ScanStatus};
 use tarn_probe::Operation;
 
 /// The word of an uberblock that has its time.
 const UBERBLOCK_TIME_WORD: usize = 4;
 
 /// Below this rate, in bytes a second, no end is estimated.
-const ESTIMATE_RATE_MIN: u64 = 10 << 20;
+pub(super) const ESTIMATE_RATE_MIN: u64 = 10 << 20;
 
 /// The `scan:` text, in OpenZFS's words; further lines begin with a tab. `now_s` is the time in
 /// seconds since 1970.
@@ -38,6 +39,36 @@ pub(super) fn text(status: &ScanStatus, now_s: u64) -> Option<String> {
         (SCANNING, _) => in_progress(status, what, now_s),
         _ => return None,
     })
+}
+
+/// The `scan:` texts of a pool: a scrub's always, and that of a resilver or of rebuilds, whichever
+/// runs or ended last.
+#[doc(alias = "print_scan_status")]
+pub(super) fn lines(
+    scan: Option<&ScanStatus>,
+    rebuilds: &[(RebuildStatus, String)],
+    now_s: u64,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    let of_scan = scan.and_then(|scan| text(scan, now_s));
+    if scan.is_some_and(ScanStatus::is_scrub) {
+        lines.extend(of_scan.clone());
+    }
+    let resilver = scan.filter(|scan| scan.is_resilver());
+    let is_resilvering = resilver.is_some_and(ScanStatus::is_running);
+    let is_rebuilding = rebuilds.iter().any(|(status, _)| status.is_active());
+    let resilvered_s = resilver.map_or(0, |scan| scan.scan.end_time_s);
+    let ended = rebuilds.iter().map(|(status, _)| status.rebuild.end_time_s);
+    let rebuilt_s = ended.max().unwrap_or(0);
+    if is_resilvering || (!is_rebuilding && resilvered_s > rebuilt_s) {
+        lines.extend(of_scan);
+    } else if is_rebuilding || rebuilt_s > resilvered_s {
+        let texts = rebuilds
+            .iter()
+            .map(|(status, name)| rebuild::text(status, name));
+        lines.extend(texts.flatten());
+    }
+    lines
 }
 
 /// The lines of a scan that runs or is paused.
@@ -134,7 +165,7 @@ pub(super) fn stats(status: &ScanStatus) -> Option<ScanStats> {
     })
 }
 
-fn bytes(number: u64) -> String {
+pub(super) fn bytes(number: u64) -> String {
     with_unit(&nice(number))
 }
 
@@ -226,6 +257,41 @@ mod tests {
         assert!(lines[1].starts_with("\tscrub started on "), "{text}");
         assert_eq!(lines[2], "\t2G / 4G scanned, 1G / 4G issued");
         assert_eq!(lines[3], "\t0B repaired, 25.00% done");
+    }
+
+    #[test]
+    fn rebuilds_and_the_scrub_after_them_are_told_and_a_later_resilver_alone() {
+        let of = |function, end_time_s| Scan {
+            function,
+            state: FINISHED,
+            end_time_s,
+            ..Scan::default()
+        };
+        let rebuild = tarn_ondisk::rebuild::Rebuild {
+            state: tarn_ondisk::rebuild::COMPLETE,
+            end_time_s: 1_000,
+            ..Default::default()
+        };
+        let rebuilds = [(
+            RebuildStatus {
+                vdev: tarn_ondisk::units::VdevId::ZERO,
+                rebuild,
+                pass_ms: 0,
+                pass_scanned_bytes: 0,
+                pass_issued_bytes: 0,
+            },
+            "mirror-0".to_string(),
+        )];
+        let told = |scan: Option<Scan>| {
+            let scan = scan.map(|scan| status(scan, ScanPass::default()));
+            let lines = super::lines(scan.as_ref(), &rebuilds, 5_000);
+            let words = lines.iter().filter_map(|line| line.split(' ').nth(1));
+            words.map(str::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(told(None), ["(mirror-0)"]);
+        assert_eq!(told(Some(of(SCRUB, 1_200))), ["repaired", "(mirror-0)"]);
+        assert_eq!(told(Some(of(RESILVER, 900))), ["(mirror-0)"]);
+        assert_eq!(told(Some(of(RESILVER, 1_200))), ["0B"]);
     }
 
     #[test]

@@ -104,7 +104,10 @@ pub(super) fn of_change(action: impl Into<String>, error: &VdevChangeError) -> R
             };
             return datasets.iter().fold(refusal, cure);
         }
-        VdevChangeError::NoReplicas => RefusalKind::Busy,
+        VdevChangeError::NoReplicas
+        | VdevChangeError::Resilvering
+        | VdevChangeError::Rebuilding => RefusalKind::Busy,
+        VdevChangeError::NoDeviceRebuild => RefusalKind::Unsupported,
         VdevChangeError::Pool(_) => RefusalKind::Corrupt,
         VdevChangeError::WrongKind { .. } => RefusalKind::Invalid,
         _ => RefusalKind::Device,

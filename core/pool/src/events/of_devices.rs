@@ -77,6 +77,7 @@ impl Pool {
                 self.post_state(&vdev, *before, *now);
                 if now.state.is_usable() {
                     self.resume_works();
+                    self.resume_rebuilds();
                 }
             }
             ReportKind::Cleared => {}

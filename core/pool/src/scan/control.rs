@@ -7,6 +7,7 @@ use crate::error_log;
 use crate::events::class;
 use crate::job_queue::{Answer, Waiting};
 use crate::pool::{Mode, Pool};
+use crate::rebuild::control as rebuild;
 use crate::replacing;
 use crate::sync_scope::SyncScope;
 use std::sync::Arc;
@@ -50,6 +51,9 @@ pub enum ScanRefusal {
     /// No scan runs.
     #[error("there is no active scrub")]
     NoScan,
+    /// A sequential rebuild runs.
+    #[error("currently sequentially resilvering")]
+    Rebuilding,
     /// `zpool resilver` needs the feature `resilver_defer`.
     #[error("this action requires the resilver_defer feature")]
     NoResilverDefer,
@@ -126,6 +130,8 @@ impl Pool {
         match self.scans.running() {
             Some(scan) if is_paused(&scan) => self.resume_scrub(scope).map(Ok),
             Some(scan) => Ok(Err(busy(&scan))),
+            // As OpenZFS, which tells the two kinds apart elsewhere.
+            None if self.is_rebuilding() => Ok(Err(ScanRefusal::Resilvering)),
             None => self.begin_scan(scope, from).map(Ok),
         }
     }
@@ -186,6 +192,7 @@ impl Pool {
             return Ok(Err(ScanRefusal::NoResilverDefer));
         }
         match self.scans.running() {
+            _ if self.is_rebuilding() => Ok(Err(ScanRefusal::Rebuilding)),
             _ if self.vdevs().births_to_resilver().is_none() => Ok(Ok(())),
             Some(scan) if scan.function == SCRUB => Ok(Err(busy(&scan))),
             Some(_) => self.restart(scope).map(Ok),
@@ -194,6 +201,10 @@ impl Pool {
     }
 
     fn resilver_or_defer(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
+        // The end of a rebuild begins a resilver where one is needed.
+        if self.is_rebuilding() {
+            return Ok(());
+        }
         if self.vdevs().births_to_resilver().is_none() {
             return match self.scans.running() {
                 Some(_) => Ok(()),
@@ -214,7 +225,7 @@ impl Pool {
     /// Begins the resilver that was deferred while another scan ran.
     pub(super) fn begin_deferred_resilver(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
         let was_deferred = std::mem::take(&mut self.scans.progress.lock().is_resilver_deferred);
-        if !was_deferred || self.vdevs().births_to_resilver().is_none() {
+        if !was_deferred || self.is_rebuilding() || self.vdevs().births_to_resilver().is_none() {
             return Ok(());
         }
         let errors = error_log::count(
@@ -227,6 +238,38 @@ impl Pool {
             text: format!("errors={}", errors.unwrap_or(0)),
         });
         self.begin_scan(scope, Txg::ZERO)
+    }
+
+    /// Whether a resilver runs, or begins soon.
+    #[doc(alias("dsl_scan_resilvering", "dsl_scan_resilver_scheduled"))]
+    pub(crate) fn is_resilver_due(&self) -> bool {
+        let progress = self.scans.progress.lock();
+        let scan = progress.now.filter(is_running);
+        progress.is_resilver_deferred || scan.is_some_and(|scan| scan.function == RESILVER)
+    }
+
+    /// Has a resilver begin in one of the next txgs, if a usable device misses blocks.
+    pub(crate) fn defer_resilver(&self) {
+        self.scans.progress.lock().is_resilver_deferred = true;
+        self.txgs().kick();
+    }
+
+    /// A scrub gives way to a rebuild.
+    pub(crate) fn end_scrub_for_rebuild(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
+        match self.scans.running() {
+            Some(_) => self.end_scan(scope, End::Canceled),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins the scrub that verifies what rebuilds have copied, or the resilver that fills what
+    /// they could not, when the last of them has ended.
+    #[doc(alias = "zfs_rebuild_scrub_enabled")]
+    pub(crate) fn verify_rebuilt(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
+        match self.scans.running().is_some() || self.is_rebuilding() {
+            true => Ok(()),
+            false => self.begin_scan(scope, Txg::ZERO),
+        }
     }
 
     fn restart(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
@@ -247,6 +290,9 @@ impl Pool {
             }
             None => (SCRUB, from, scope.writer.tx.txg()),
         };
+        if function == RESILVER {
+            rebuild::forget_ended(scope)?;
+        }
         error_log::keep_left(scope)?;
         let groups = self.space().group_totals();
         let allocated = groups.iter().map(|group| group.totals.allocated);

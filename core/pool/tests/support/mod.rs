@@ -5,6 +5,8 @@
     reason = "each test program uses its own part of this module"
 )]
 
+pub mod files;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use tarn_cache::{Cache, CacheOptions};
