@@ -1,5 +1,4 @@
-//! The fault manager: devices that err too often are degraded or taken out of use, and hot spares
-//! take their places.
+//! The fault manager: devices that err too often are degraded or taken out of use.
 //!
 //! # Problem
 //! A disk that gives wrong bytes, or fails reads, makes each read of a mirror or RAID-Z slow until
@@ -12,6 +11,8 @@
 //! it is degraded as well. Slow requests count only where the properties `slow_io_n` and
 //! `slow_io_t` are set. The properties `checksum_n`, `checksum_t`, `io_n` and `io_t` of a vdev, or
 //! of its top-level vdev, change the numbers.
+//!
+//! Then [hot spares](crate::hot_spares) take their places.
 //!
 //! Repetitions of one error do not become events, so ten errors are at ten places. `zpool clear`,
 //! and a device that is online again, begin the count anew.

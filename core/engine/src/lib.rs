@@ -10,6 +10,7 @@ pub mod count_owners;
 pub mod engine;
 pub mod fault_manager;
 pub mod files;
+pub mod hot_spares;
 pub mod importing;
 pub mod inspect;
 pub mod instance;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tarn_administration::administration::Administration;
 use tarn_administration::messages::Refusal;
 use tarn_administration::messages::pool::{
-    Add, Attach, Create, Detach, Import, Offline, Online, Remove, Split, Switched, VdevKind,
+    Add, Attach, Clear, Create, Detach, Import, Offline, Online, Remove, Split, Switched, VdevKind,
     VdevRole, VdevSpec, VdevStatus,
 };
 use tarn_host::Host;
@@ -505,6 +505,61 @@ fn a_hot_spare_stands_in_is_returned_and_becomes_a_member() {
         import(&house);
         assert_eq!(shape(&house), "raidz1-0(a spare c)");
         promises.check(&house);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+/// Waits for a shape of the vdevs.
+fn wait_for_shape(host: &Host, house: &House, wanted: &str) {
+    for _ in 0..4_000 {
+        if shape(house) == wanted {
+            return;
+        }
+        host.sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("{} instead of {wanted}", shape(house));
+}
+
+#[test]
+fn hot_spares_stand_in_for_devices_that_fail_and_are_returned() {
+    let machine = machine(12);
+    let promises = Promises::default();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.engine.start_fault_manager();
+        house.engine.start_hot_spares();
+        create(&house, vec![vdev(VdevKind::Raidz1, &["a", "b", "c"])]);
+        for disk in ["d", "spare"] {
+            add_spare(&house, "tank", disk).unwrap();
+        }
+        let files = house.files("tank");
+        // The first hot spare is bad itself.
+        machine.disk(path("d")).unwrap().inject(Fault::Vanish);
+        while_promising(host, &house, &promises, || {
+            machine.disk(path("b")).unwrap().inject(Fault::Vanish);
+            wait_for_shape(host, &house, "raidz1-0(a spare-1(b spare) c) d spare");
+        });
+        // When the hot spare is filled, another device is not needed.
+        while offline(&house, "c") != ["OFFLINE"] {
+            host.sleep(std::time::Duration::from_millis(50));
+        }
+        promises.make(&files, 1);
+        promises.check(&house);
+        assert_eq!(online(&house, "c", false), ["ONLINE"]);
+        // No hot spare stands in for what an administrator took out of use; the device comes back.
+        machine.disk(path("b")).unwrap().clear_faults();
+        while_promising_from(5_000, host, &house, &promises, || {
+            let request = Clear {
+                name: "tank".to_string(),
+                ..Clear::default()
+            };
+            house.administrator.pool_clear(&call(), request).unwrap();
+            wait_for_shape(host, &house, "raidz1-0(a b c) d spare");
+        });
+        assert_eq!(spare_state(&house, "tank").as_deref(), Some("AVAIL"));
+        promises.check(&house);
+        drop(files);
         house.export("tank", false).unwrap();
     });
     run.unwrap();

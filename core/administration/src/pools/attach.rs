@@ -51,7 +51,7 @@ impl Administrator {
         let ashift = super::add::ashift_of(&request.properties)
             .map_err(|reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason))?;
         match &spare {
-            Some(spare) if self.pool_with_spare_in_use(spare.guid).is_some() => {
+            Some(spare) if self.engine.pool_with_spare_in_use(spare.guid).is_some() => {
                 let reason = format!("{new} is busy, or device removal is in progress");
                 return refuse(RefusalKind::Busy, &reason);
             }

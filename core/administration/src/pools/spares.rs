@@ -2,23 +2,11 @@
 
 use crate::administrator::Administrator;
 use crate::messages::pool::{PoolDescription, VdevRole};
-use std::sync::Arc;
-use tarn_engine::engine::OpenPool;
 use tarn_ondisk::units::Guid;
 use tarn_probe::Operation;
 use tarn_vdev::AuxiliaryKind;
 
 impl Administrator {
-    /// The open pool that has this hot spare in use.
-    #[doc(alias("spa_spare_exists", "find_spare"))]
-    pub(crate) fn pool_with_spare_in_use(&self, guid: Guid) -> Option<Arc<OpenPool>> {
-        let uses_it = |open: &Arc<OpenPool>| {
-            let root = open.pool.vdevs().config();
-            root.find(guid).is_some_and(|vdev| vdev.is_spare)
-        };
-        self.engine.pools().into_iter().find(uses_it)
-    }
-
     /// Shows the hot spares that are in use, and where.
     #[doc(alias = "VDEV_AUX_SPARED")]
     pub(super) fn mark_spares_in_use(&self, described: &mut PoolDescription) {
@@ -27,7 +15,7 @@ impl Administrator {
             if !is_spare(vdev.role) {
                 continue;
             }
-            let Some(open) = self.pool_with_spare_in_use(Guid::from(vdev.guid)) else {
+            let Some(open) = self.engine.pool_with_spare_in_use(Guid::from(vdev.guid)) else {
                 continue;
             };
             vdev.state = "INUSE".to_string();
