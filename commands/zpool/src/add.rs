@@ -83,13 +83,7 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
         match option {
             "f" => request.add.force = true,
             "n" => request.add.dry_run = true,
-            "o" => match value.split_once('=') {
-                None => return Err(Failure::usage("missing '=' for -o option")),
-                Some(("ashift", number)) => properties
-                    .add("ashift", number)
-                    .map_err(|_| Failure::usage(""))?,
-                Some(_) => return Err(Failure::usage("")),
-            },
+            "o" => properties.add_ashift(&value)?,
             "allow-in-use" => request.add.allow_in_use = true,
             "allow-replication-mismatch" => request.add.allow_replication_mismatch = true,
             "allow-ashift-mismatch" => request.add.allow_ashift_mismatch = true,

@@ -49,6 +49,21 @@ impl Assignments {
         })
     }
 
+    /// Adds `ashift=N`, the only property of new vdevs (`-o` of `add`, `attach` and `replace`).
+    ///
+    /// # Errors
+    /// Another property.
+    pub fn add_ashift(&mut self, assignment: &str) -> Result<(), Failure> {
+        match assignment.split_once('=') {
+            None => Err(Failure::usage("missing '=' for -o option")),
+            Some(("ashift", number)) => {
+                let added = self.add("ashift", number);
+                added.map_err(|_| Failure::usage(""))
+            }
+            Some(_) => Err(Failure::usage("")),
+        }
+    }
+
     fn try_add(&mut self, name: &str, value: &str) -> Result<(), String> {
         let known = match self.owner {
             Owner::Pool => self.pool_property(name, value)?,

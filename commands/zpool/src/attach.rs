@@ -81,13 +81,7 @@ fn parse(arguments: &[String], replaces: bool) -> Result<(Attach, bool), Failure
     while let Some((option, value)) = options.take()? {
         match option {
             "f" => request.force = true,
-            "o" => match value.split_once('=') {
-                None => return Err(Failure::usage("missing '=' for -o option")),
-                Some(("ashift", number)) => properties
-                    .add("ashift", number)
-                    .map_err(|_| Failure::usage(""))?,
-                Some(_) => return Err(Failure::usage("")),
-            },
+            "o" => properties.add_ashift(&value)?,
             "s" => request.sequential = true,
             _ => waits = true,
         }

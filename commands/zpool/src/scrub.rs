@@ -1,7 +1,8 @@
 //! `zpool scrub` and `zpool resilver`.
 
 use crate::pools;
-use std::time::Duration;
+use crate::wait;
+use tarn_administration::messages::pool::Activity;
 use tarn_administration::messages::scan::{Resilver, Scrub, ScrubAction};
 use tarn_api::client::{CallError, Client};
 use tarn_terminal::failure::{Failure, Outcome, complain};
@@ -10,7 +11,7 @@ use tarn_terminal::output;
 use tarn_terminal::program::Session;
 
 const SCRUB: Grammar = Grammar {
-    short: "spweC",
+    short: "aspweCE:S:",
     long: &[],
 };
 
@@ -18,9 +19,6 @@ const RESILVER: Grammar = Grammar {
     short: "",
     long: &[],
 };
-
-/// How often `-w` asks whether the scrub has ended.
-const WAIT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A command line, understood.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,7 +35,12 @@ struct Request {
 pub fn scrub(session: &Session, arguments: &[String]) -> Outcome {
     let request = parse(arguments)?;
     let client = session.connect()?;
-    let has_failed = for_each(&client, &request.pools, |name| {
+    let mut pools = request.pools;
+    if pools.is_empty() {
+        let all = pools::find(&client, &[], false)?.pools.into_iter();
+        pools = all.map(|pool| pool.name).collect();
+    }
+    let has_failed = for_each(&client, &pools, |name| {
         let scrub = Scrub {
             name: name.to_string(),
             action: request.action,
@@ -51,8 +54,8 @@ pub fn scrub(session: &Session, arguments: &[String]) -> Outcome {
         Ok(())
     })?;
     if !has_failed && request.waits {
-        for name in &request.pools {
-            wait(&client, name)?;
+        for name in &pools {
+            wait::wait(&client, name, &[Activity::Scrub], &[])?;
         }
     }
     Ok(u8::from(has_failed))
@@ -94,24 +97,9 @@ fn for_each(
     Ok(has_failed)
 }
 
-/// Waits until no scrub of the pool runs. A paused one counts as running no more.
-fn wait(client: &Client, name: &String) -> Result<(), Failure> {
-    loop {
-        let found = pools::find(client, std::slice::from_ref(name), false)?;
-        let stats = found
-            .pools
-            .into_iter()
-            .find_map(|pool| pool.scan_stats)
-            .filter(|stats| stats.state == "SCANNING" && stats.paused_since_s == 0);
-        if stats.is_none() {
-            return Ok(());
-        }
-        std::thread::sleep(WAIT_INTERVAL);
-    }
-}
-
 fn parse(arguments: &[String]) -> Result<Request, Failure> {
     let (mut stops, mut pauses, mut waits, mut continues) = (false, false, false, false);
+    let (mut errors_only, mut all) = (false, false);
     let mut options = Options::new(SCRUB, arguments);
     while let Some((option, _)) = options.take()? {
         match option {
@@ -119,8 +107,10 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
             "p" => pauses = true,
             "w" => waits = true,
             "C" => continues = true,
+            "e" => errors_only = true,
+            "a" => all = true,
             _ => {
-                let text = "zpool scrub -e: not supported by this version of Tarn";
+                let text = "zpool scrub -S and -E: not supported by this version of Tarn";
                 return Err(Failure::error(text));
             }
         }
@@ -129,9 +119,10 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
         (pauses, stops, "-s and -p"),
         (pauses, continues, "-p and -C"),
         (stops, continues, "-s and -C"),
+        (errors_only, continues, "-e and -C"),
     ] {
         if is_first && is_second {
-            let text = format!("invalid option combination :{names} are mutually exclusive");
+            let text = format!("invalid option combination: {names} are mutually exclusive");
             return Err(Failure::usage(text));
         }
     }
@@ -140,14 +131,18 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
         return Err(Failure::usage(text));
     }
     Ok(Request {
-        action: match (stops, pauses, continues) {
-            (true, _, _) => ScrubAction::Stop,
-            (_, true, _) => ScrubAction::Pause,
-            (_, _, true) => ScrubAction::StartFromLast,
+        action: match (stops, pauses, continues, errors_only) {
+            (true, ..) => ScrubAction::Stop,
+            (_, true, ..) => ScrubAction::Pause,
+            (_, _, true, _) => ScrubAction::StartFromLast,
+            (.., true) => ScrubAction::StartErrors,
             _ => ScrubAction::Start,
         },
         waits,
-        pools: named(options)?,
+        pools: match all {
+            true => options.operands(),
+            false => named(options)?,
+        },
     })
 }
 
@@ -181,6 +176,8 @@ mod tests {
             ("-C a b", ScrubAction::StartFromLast, false),
             ("-p a b", ScrubAction::Pause, false),
             ("-s a b", ScrubAction::Stop, false),
+            ("-e a b", ScrubAction::StartErrors, false),
+            ("-e -p a b", ScrubAction::Pause, false),
         ] {
             let pools = words("a b");
             let expected = Request {
@@ -199,11 +196,11 @@ mod tests {
             ("", "missing pool name argument"),
             (
                 "-s -p a",
-                "invalid option combination :-s and -p are mutually exclusive",
+                "invalid option combination: -s and -p are mutually exclusive",
             ),
             (
                 "-p -C a",
-                "invalid option combination :-p and -C are mutually exclusive",
+                "invalid option combination: -p and -C are mutually exclusive",
             ),
             (
                 "-w -p a",
@@ -212,8 +209,6 @@ mod tests {
         ] {
             assert_eq!(parse(&words(line)), Err(Failure::usage(text)), "{line}");
         }
-        let refused = Failure::error("zpool scrub -e: not supported by this version of Tarn");
-        assert_eq!(parse(&words("-e a")), Err(refused));
         let refused = Failure::usage("missing pool name argument");
         assert_eq!(parse_resilver(&[]), Err(refused));
     }

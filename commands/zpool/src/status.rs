@@ -223,6 +223,9 @@ fn of_pool(request: &Request, pool: &PoolDescription) -> String {
     if let Some(id) = message_id(pool) {
         text.push_str(&format!("   see: {MESSAGES}{id}\n"));
     }
+    if let Some(scrub) = &pool.error_scrub {
+        text.push_str(&format!(" scrub: {scrub}\n"));
+    }
     for scan in pool.scan.iter().chain(&pool.more_scans) {
         text.push_str(&format!("  scan: {scan}\n"));
     }

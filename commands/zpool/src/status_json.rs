@@ -10,7 +10,8 @@ use crate::vdev_json;
 use crate::vdevs::{CLASSES, with_role};
 use serde_json::Value;
 use tarn_administration::messages::pool::{
-    FreeSpaceStatus, PoolDescription, RebuildStats, ScanStats, VdevRole, VdevStatus,
+    ErrorScrubStats, FreeSpaceStatus, PoolDescription, RebuildStats, ScanStats, VdevRole,
+    VdevStatus,
 };
 use tarn_terminal::json::{Numbers, Object};
 use tarn_terminal::number::{nice_bytes, nice_count, nice_time};
@@ -93,6 +94,14 @@ impl Writer<'_> {
             .scan_stats
             .as_ref()
             .map_or_else(Object::new, |stats| self.scan_stats(stats));
+        let scrubbed_s = pool
+            .scan_stats
+            .as_ref()
+            .map_or(0, |stats| stats.start_time_s);
+        let known = pool.error_scrub_stats.as_ref();
+        if let Some(known) = known.filter(|known| known.start_time_s > scrubbed_s) {
+            self.error_scrub_stats(known, &mut scans);
+        }
         let mut rebuilds = Object::new();
         for stats in &pool.rebuild_stats {
             rebuilds.insert(stats.name.clone(), self.rebuild_stats(stats).into());
@@ -139,6 +148,19 @@ impl Writer<'_> {
             (seconds, true) => self.numbers.number(seconds),
             (seconds, false) => timestamp::ctime(i64::try_from(seconds).unwrap_or(i64::MAX)).into(),
         }
+    }
+
+    /// The last scrub of known errors, or the one that runs.
+    fn error_scrub_stats(&self, stats: &ErrorScrubStats, into: &mut Object) {
+        let count = |count| self.number(Quantity::Count(count));
+        into.insert("err_scrub_func".into(), "ERRORSCRUB".into());
+        into.insert("err_scrub_state".into(), stats.state.clone().into());
+        into.insert("err_scrub_start_time".into(), self.time(stats.start_time_s));
+        into.insert("err_scrub_end_time".into(), self.time(stats.end_time_s));
+        into.insert("err_scrub_examined".into(), count(stats.examined));
+        into.insert("err_scrub_to_examine".into(), count(stats.to_examine));
+        let paused = self.number(Quantity::Whole(stats.paused_since_s));
+        into.insert("err_scrub_pause".into(), paused);
     }
 
     /// The last sequential rebuild of a vdev, or the one that runs.

@@ -49,6 +49,7 @@ pub mod delegation;
 pub mod dnode;
 pub mod embedded;
 pub mod error_log;
+pub mod error_scrub;
 pub mod features;
 pub mod fuid;
 pub mod gang;

@@ -68,8 +68,14 @@ impl Rebuild {
     /// The array that is stored.
     pub fn to_words(&self) -> Vec<u64> {
         let bytes = self.to_bytes();
-        let words = bytes.as_chunks::<WORD_BYTES>().0.iter();
-        words.map(|word| u64::from_le_bytes(*word)).collect()
+        let words = bytes.as_chunks::<WORD_BYTES>().0;
+        assert_eq!(words.len(), WORDS, "it is stored as whole words");
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        debug_assert!(
+            *self == Rebuild::default() || Rebuild::from_words(&words).as_ref() == Some(self),
+            "what is stored is read as it was"
+        );
+        words
     }
 }
 

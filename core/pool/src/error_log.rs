@@ -77,9 +77,10 @@ pub(crate) fn store(scope: &SyncScope<'_>) -> Result<(), PoolError> {
     if found.is_empty() {
         return Ok(());
     }
-    let name = match scope.pool.scans.running() {
-        Some(_) => ERROR_LOG_SCRUB,
-        None => ERROR_LOG_LAST,
+    let runs = scope.pool.scans.running().is_some() || scope.pool.error_scrub().0.is_running();
+    let name = match runs {
+        true => ERROR_LOG_SCRUB,
+        false => ERROR_LOG_LAST,
     };
     add(scope, name, &found)
 }
@@ -235,6 +236,41 @@ fn free(writer: MosWriter<'_>, log: ObjectId, is_by_head: bool) -> Result<(), Po
         }
     }
     writer.free(log)
+}
+
+/// The errors of the last log: each with the dataset that was read, or its head. One of a log
+/// without heads has no birth. Malformed entries are left out.
+pub(crate) fn last_errors(
+    directory: Directory<'_>,
+    is_by_head: bool,
+) -> Result<Vec<(ObjectId, HeadErrorPlace)>, PoolError> {
+    let mut errors = Vec::new();
+    let Some(log) = directory.find(ERROR_LOG_LAST)?.filter(|log| !log.is_zero()) else {
+        return Ok(errors);
+    };
+    for (entry, value) in directory.entries(log)? {
+        if !is_by_head {
+            let place = ErrorPlace::from_name(entry.as_bytes());
+            errors.extend(place.map(|place| {
+                let of_head = HeadErrorPlace {
+                    object: place.object,
+                    level: place.level,
+                    block: place.block,
+                    birth: Txg::ZERO,
+                };
+                (place.dataset, of_head)
+            }));
+            continue;
+        }
+        let head = u64::from_str_radix(&entry, 16).map(ObjectId::new);
+        let (Ok(head), Some(part)) = (head, value.as_word().map(ObjectId::new)) else {
+            continue;
+        };
+        for (entry, _) in directory.entries(part)? {
+            errors.extend(HeadErrorPlace::from_name(entry.as_bytes()).map(|place| (head, place)));
+        }
+    }
+    Ok(errors)
 }
 
 /// The entries of both logs in the pool directory.

@@ -29,6 +29,7 @@ mod expand_vdevs;
 mod failure;
 pub mod features;
 mod fill;
+pub mod find_block;
 mod found_errors;
 pub mod history;
 mod history_write;

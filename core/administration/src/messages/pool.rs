@@ -9,7 +9,9 @@ pub use super::events::{
 pub use super::free_space::{
     FreeSpaceCommand, FreeSpaceReply, FreeSpaceState, FreeSpaceStatus, Initialize, Trim,
 };
-pub use super::scan::{RebuildStats, Resilver, ScanStats, Scrub, ScrubAction, Scrubbed};
+pub use super::scan::{
+    ErrorScrubStats, RebuildStats, Resilver, ScanStats, Scrub, ScrubAction, Scrubbed,
+};
 use serde::{Deserialize, Serialize};
 pub use tarn_engine::importing::requests::{Import, Imported, Search};
 use utoipa::ToSchema;
@@ -443,6 +445,12 @@ pub struct PoolDescription {
     /// The numbers of the last scrub or resilver.
     #[serde(default)]
     pub scan_stats: Option<ScanStats>,
+    /// The `scrub:` lines of the last scrub of known errors, unless another scrub began after it.
+    #[serde(default)]
+    pub error_scrub: Option<String>,
+    /// The numbers of that.
+    #[serde(default)]
+    pub error_scrub_stats: Option<ErrorScrubStats>,
     /// The numbers of sequential rebuilds.
     #[serde(default)]
     pub rebuild_stats: Vec<RebuildStats>,

@@ -22,6 +22,8 @@ pub enum ScrubAction {
     Start,
     /// `-C`: it begins with the blocks born since the last one.
     StartFromLast,
+    /// `-e`: only the blocks of the error log are scrubbed, or that is resumed.
+    StartErrors,
     /// `-p`.
     Pause,
     /// `-s`.
@@ -41,6 +43,23 @@ pub struct Scrubbed {
 pub struct Resilver {
     /// The pool.
     pub name: String,
+}
+
+/// The numbers of the last scrub of known errors, or of the one that runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorScrubStats {
+    /// `ERRORSCRUBBING`, `FINISHED` or `CANCELED`.
+    pub state: String,
+    /// Seconds since 1970, UTC.
+    pub start_time_s: u64,
+    /// Seconds since 1970, UTC; zero while it runs.
+    pub end_time_s: u64,
+    /// Blocks that were read.
+    pub examined: u64,
+    /// Blocks that are left.
+    pub to_examine: u64,
+    /// Since when it is paused, in seconds since 1970; zero if it is not.
+    pub paused_since_s: u64,
 }
 
 /// The numbers of the last sequential rebuild of a top-level vdev, or of the one that runs.

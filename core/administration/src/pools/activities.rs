@@ -95,7 +95,11 @@ fn left_bytes(
         .map(Option::unwrap_or_default),
         Activity::Remove => is_any(&pool.vdevs().config(), is_removed).then_some(0),
         Activity::Resilver => running_rebuilds(open).or_else(|| running_scan(open, RESILVER)),
-        Activity::Scrub => running_scan(open, SCRUB),
+        Activity::Scrub => running_scan(open, SCRUB).or_else(|| {
+            let known = open.pool.error_scrub().0;
+            let runs = known.is_running() && !known.is_paused();
+            runs.then_some(known.to_examine)
+        }),
         Activity::Initialize => pool.work_left(FreeSpaceWork::Initialize, devices),
         Activity::Trim => pool.work_left(FreeSpaceWork::Trim, devices),
         // Pools where a raidz vdev is being expanded are not imported, and nothing begins that.

@@ -2,7 +2,7 @@
 
 use super::condition::{Evidence, Requested, Scanned, Suspended, find};
 use super::vdev_status::{layout_of_pool, root_status, state_word};
-use super::{dedup, errors, properties, rebuild, scan};
+use super::{dedup, error_scrub, errors, properties, rebuild, scan};
 use crate::administrator::Administrator;
 use crate::messages::pool::{Describe, Described, PoolDescription};
 use crate::messages::{Refusal, RefusalKind, Value};
@@ -155,7 +155,11 @@ fn describe(
         .iter()
         .map(|(status, name, _)| (*status, name.clone()));
     let told: Vec<_> = told.collect();
-    let mut lines = scan::lines(scan.as_ref(), &told, now_s).into_iter();
+    let known = pool.error_scrub();
+    let mut lines = scan::lines(scan.as_ref(), &told, known.0.start_time_s, now_s).into_iter();
+    let scrubbed_s = scan.as_ref().filter(|scan| scan.is_scrub());
+    let scrubbed_s = scrubbed_s.map_or(0, |scan| scan.scan.start_time_s);
+    let is_last = known.0.start_time_s >= scrubbed_s;
     Ok(PoolDescription {
         name: pool.name().to_string(),
         guid: facts.guid.get(),
@@ -164,6 +168,8 @@ fn describe(
         txg: pool.uberblock().txg.get(),
         condition,
         root: root_status(&health),
+        error_scrub: error_scrub::text(known).filter(|_| is_last),
+        error_scrub_stats: error_scrub::stats(known),
         scan: lines.next(),
         more_scans: lines.collect(),
         scan_stats: scan.as_ref().and_then(scan::stats),

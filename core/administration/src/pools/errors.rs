@@ -13,20 +13,17 @@ use tarn_dataset::contents;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::namespace::View;
 use tarn_engine::engine::OpenPool;
-use tarn_object::{ObjectError, Step, Visit, Visitor, WalkOptions, walk_object};
 use tarn_ondisk::error_log::{ErrorPlace, HeadErrorPlace};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory as name;
-use tarn_ondisk::units::{BlockId, ObjectId, Txg};
+use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_pool::find_block::{FoundBlock, find_block};
 use tarn_pool::{Pool, PoolError};
 use tarn_posix::diff::paths_of;
 use tarn_probe::Operation;
 
 /// No more datasets are searched for one block: a bound on the time of a crafted pool.
 const DATASETS_MAX: usize = 1 << 16;
-
-/// A pointer has this many bytes, as a power of two.
-const POINTER_SHIFT: u32 = 7;
 
 /// A known error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,59 +188,14 @@ fn has_block(view: View<'_>, dataset: &Dataset<'_>, place: &HeadErrorPlace) -> b
         // It is damaged itself: that the file is, too, cannot be excluded.
         return true;
     };
-    let object = match set.object(place.object, view.operation()) {
-        Ok(object) => object,
-        Err(ObjectError::NoSuchObject { .. }) => return false,
-        Err(_) => return true,
-    };
-    let dnode = object.stored_dnode();
-    let mut finder = Finder {
-        place,
-        shift: u32::from(dnode.indirect_shift).saturating_sub(POINTER_SHIFT),
-        birth: None,
-        is_unreadable: false,
-    };
-    let cache = &set.env().cache;
-    let options = WalkOptions::default();
-    let _ = walk_object(
-        cache,
-        set.id(),
+    match find_block(
+        &set,
         place.object,
-        &dnode,
-        options,
-        &mut finder,
+        (place.level, place.block),
         view.operation(),
-    );
-    finder.is_unreadable || finder.birth == Some(place.birth)
-}
-
-/// Finds the birth of one block of an object, going down only where it is.
-struct Finder<'a> {
-    place: &'a HeadErrorPlace,
-    /// How many pointers a block of them has, as a power of two.
-    shift: u32,
-    birth: Option<Txg>,
-    is_unreadable: bool,
-}
-
-impl Visitor for Finder<'_> {
-    fn enter(&mut self, visit: &Visit<'_>) -> Step {
-        let (mark, place) = (&visit.mark, self.place);
-        let block = BlockId::new(mark.block);
-        if (mark.level, block) == (place.level, place.block) {
-            self.birth = Some(visit.pointer.logical_birth);
-            return Step::Stop;
-        }
-        let up = u32::try_from(mark.level - place.level).unwrap_or(0);
-        let above = place.block.get().checked_shr(self.shift * up).unwrap_or(0);
-        match up > 0 && above == mark.block {
-            true => Step::Continue,
-            false => Step::Skip,
-        }
-    }
-
-    fn unreadable(&mut self, _: &Visit<'_>, _: &ObjectError) -> Step {
-        self.is_unreadable = true;
-        Step::Stop
+    ) {
+        FoundBlock::At(pointer) => pointer.logical_birth == place.birth,
+        FoundBlock::Absent => false,
+        FoundBlock::Unreadable => true,
     }
 }

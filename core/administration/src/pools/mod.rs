@@ -10,6 +10,7 @@ mod dedup;
 mod describe;
 mod destroy;
 mod detach;
+mod error_scrub;
 mod errors;
 mod events;
 mod find_importable;

@@ -42,16 +42,17 @@ pub(super) fn text(status: &ScanStatus, now_s: u64) -> Option<String> {
 }
 
 /// The `scan:` texts of a pool: a scrub's always, and that of a resilver or of rebuilds, whichever
-/// runs or ended last.
+/// runs or ended last. A scrub gives way to one of known errors that began later.
 #[doc(alias = "print_scan_status")]
 pub(super) fn lines(
     scan: Option<&ScanStatus>,
     rebuilds: &[(RebuildStatus, String)],
+    error_scrub_s: u64,
     now_s: u64,
 ) -> Vec<String> {
     let mut lines = Vec::new();
     let of_scan = scan.and_then(|scan| text(scan, now_s));
-    if scan.is_some_and(ScanStatus::is_scrub) {
+    if scan.is_some_and(|scan| scan.is_scrub() && scan.scan.start_time_s > error_scrub_s) {
         lines.extend(of_scan.clone());
     }
     let resilver = scan.filter(|scan| scan.is_resilver());
@@ -264,6 +265,7 @@ mod tests {
         let of = |function, end_time_s| Scan {
             function,
             state: FINISHED,
+            start_time_s: 1,
             end_time_s,
             ..Scan::default()
         };
@@ -284,7 +286,7 @@ mod tests {
         )];
         let told = |scan: Option<Scan>| {
             let scan = scan.map(|scan| status(scan, ScanPass::default()));
-            let lines = super::lines(scan.as_ref(), &rebuilds, 5_000);
+            let lines = super::lines(scan.as_ref(), &rebuilds, 0, 5_000);
             let words = lines.iter().filter_map(|line| line.split(' ').nth(1));
             words.map(str::to_string).collect::<Vec<_>>()
         };

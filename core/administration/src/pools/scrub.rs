@@ -19,6 +19,7 @@ impl Administrator {
         let (verb, change) = match request.action {
             ScrubAction::Start => ("scrub", ScanChange::Scrub),
             ScrubAction::StartFromLast => ("scrub", ScanChange::ScrubFromLast),
+            ScrubAction::StartErrors => ("scrub", ScanChange::ErrorScrub),
             ScrubAction::Pause => ("pause scrubbing", ScanChange::Pause),
             ScrubAction::Stop => ("cancel scrubbing", ScanChange::Stop),
         };

@@ -45,6 +45,16 @@ pub const SCRUB_ABORT: &str = "scrub_abort";
 pub const SCRUB_RESUME: &str = "scrub_resume";
 /// A scrub is paused.
 pub const SCRUB_PAUSED: &str = "scrub_paused";
+/// A scrub of known errors has begun.
+pub const ERROR_SCRUB_START: &str = "errorscrub_start";
+/// A scrub of known errors came to its end.
+pub const ERROR_SCRUB_FINISH: &str = "errorscrub_finish";
+/// A scrub of known errors was ended.
+pub const ERROR_SCRUB_ABORT: &str = "errorscrub_abort";
+/// A paused scrub of known errors goes on.
+pub const ERROR_SCRUB_RESUME: &str = "errorscrub_resume";
+/// A scrub of known errors is paused.
+pub const ERROR_SCRUB_PAUSED: &str = "errorscrub_paused";
 /// A resilver has begun.
 pub const RESILVER_START: &str = "resilver_start";
 /// A resilver came to its end.

@@ -27,6 +27,8 @@ pub enum ScanChange {
     /// `zpool scrub -C`: begins one of the blocks born since the last scrub, or resumes a paused
     /// one.
     ScrubFromLast,
+    /// `zpool scrub -e`: begins one of the blocks of the error log, or resumes a paused one.
+    ErrorScrub,
     /// `zpool scrub -p`.
     Pause,
     /// `zpool scrub -s`.
@@ -45,6 +47,15 @@ pub enum ScanRefusal {
     /// The scrub is paused already.
     #[error("scrub is paused; use 'zpool scrub' to resume scrub")]
     Paused,
+    /// A scrub of known errors was asked for, and a scrub is paused.
+    #[error("scrub is paused; use 'zpool scrub' to resume or 'zpool scrub -s' to cancel scrub")]
+    PausedToCancel,
+    /// A scrub of known errors runs.
+    #[error("currently error scrubbing; use 'zpool scrub -s' to cancel error scrub")]
+    ErrorScrubbing,
+    /// The scrub of known errors is paused.
+    #[error("error scrub is paused; use 'zpool scrub -e' to resume error scrub")]
+    ErrorScrubPaused,
     /// A resilver runs.
     #[error("currently resilvering")]
     Resilvering,
@@ -98,6 +109,7 @@ impl Pool {
                     let last = last.and_then(|value| value.as_word()).unwrap_or(0);
                     pool.begin_scrub(scope, Txg::new(last))?
                 }
+                ScanChange::ErrorScrub => pool.ask_for_error_scrub(scope)?,
                 ScanChange::Pause => pool.pause_scrub(scope)?,
                 ScanChange::Stop => pool.stop_scrub(scope)?,
                 ScanChange::Resilver => pool.ask_for_resilver(scope)?,
@@ -127,6 +139,9 @@ impl Pool {
         scope: &SyncScope<'_>,
         from: Txg,
     ) -> Result<Result<(), ScanRefusal>, PoolError> {
+        if let Some(refusal) = self.busy_with_errors() {
+            return Ok(Err(refusal));
+        }
         match self.scans.running() {
             Some(scan) if is_paused(&scan) => self.resume_scrub(scope).map(Ok),
             Some(scan) => Ok(Err(busy(&scan))),
@@ -136,7 +151,37 @@ impl Pool {
         }
     }
 
+    /// The refusal of another scrub while one of known errors runs or is paused.
+    fn busy_with_errors(&self) -> Option<ScanRefusal> {
+        let known = self.error_scrub().0;
+        known.is_running().then(|| match known.is_paused() {
+            true => ScanRefusal::ErrorScrubPaused,
+            false => ScanRefusal::ErrorScrubbing,
+        })
+    }
+
+    fn ask_for_error_scrub(
+        &self,
+        scope: &SyncScope<'_>,
+    ) -> Result<Result<(), ScanRefusal>, PoolError> {
+        match self.scans.running() {
+            Some(scan) if is_paused(&scan) => return Ok(Err(ScanRefusal::PausedToCancel)),
+            Some(scan) => return Ok(Err(busy(&scan))),
+            None => {}
+        }
+        match self.busy_with_errors() {
+            Some(ScanRefusal::ErrorScrubPaused) => self.pause_error_scrub(scope, false).map(Ok),
+            Some(refusal) => Ok(Err(refusal)),
+            None => self.begin_error_scrub(scope).map(Ok),
+        }
+    }
+
     fn pause_scrub(&self, scope: &SyncScope<'_>) -> Result<Result<(), ScanRefusal>, PoolError> {
+        match self.busy_with_errors() {
+            Some(ScanRefusal::ErrorScrubPaused) => return Ok(Err(ScanRefusal::ErrorScrubPaused)),
+            Some(_) => return self.pause_error_scrub(scope, true).map(Ok),
+            None => {}
+        }
         match self.scans.running() {
             Some(scan) if is_paused(&scan) => return Ok(Err(ScanRefusal::Paused)),
             Some(scan) if scan.function == SCRUB => {}
@@ -177,6 +222,9 @@ impl Pool {
     }
 
     fn stop_scrub(&self, scope: &SyncScope<'_>) -> Result<Result<(), ScanRefusal>, PoolError> {
+        if self.busy_with_errors().is_some() {
+            return self.end_error_scrub(scope, false).map(Ok);
+        }
         match self.scans.running() {
             Some(scan) if scan.function == RESILVER => Ok(Err(ScanRefusal::Resilvering)),
             Some(_) => self.end_scan(scope, End::Canceled).map(Ok),
@@ -293,6 +341,9 @@ impl Pool {
         if function == RESILVER {
             rebuild::forget_ended(scope)?;
         }
+        // It gives way to a resilver; a scrub is refused beside it.
+        self.end_error_scrub(scope, false)?;
+        self.forget_error_scrub(scope)?;
         error_log::keep_left(scope)?;
         let groups = self.space().group_totals();
         let allocated = groups.iter().map(|group| group.totals.allocated);

@@ -34,6 +34,7 @@ impl Pool {
     #[doc(alias = "dsl_scan_sync")]
     pub(crate) fn sync_scan(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
         self.follow_datasets(scope)?;
+        self.sync_error_scrub(scope)?;
         if self.scans.running().is_none() {
             return self.begin_deferred_resilver(scope);
         }
@@ -86,7 +87,9 @@ impl Pool {
         let runs = progress
             .now
             .is_some_and(|now| is_running(&now) && !is_paused(&now));
-        runs || progress.is_resilver_deferred
+        let has_walk = runs || progress.is_resilver_deferred;
+        drop(progress);
+        has_walk || self.has_error_scrub_work()
     }
 
     /// Stores how far the scan has come. Nothing is queued or with a worker.

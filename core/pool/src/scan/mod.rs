@@ -38,6 +38,7 @@
 mod control;
 mod datasets;
 mod end;
+mod error_scrub;
 mod progress;
 mod slice;
 pub(crate) mod state;

@@ -15,6 +15,7 @@ impl Pool {
     /// The entry cannot be read.
     #[doc(alias = "dsl_scan_init")]
     pub(crate) fn load_scan(&self, operation: &Operation) -> Result<(), PoolError> {
+        self.load_error_scrub(operation)?;
         let directory = self.directory(operation);
         let stored = directory.value(SCAN)?;
         let Some(stored) = stored.and_then(|stored| Scan::from_words(&stored.to_words())) else {
