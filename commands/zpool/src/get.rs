@@ -1,6 +1,7 @@
 //! `zpool get`.
 
 use crate::asked::{Asked, List};
+use crate::get_vdevs;
 use crate::pools;
 use tarn_administration::messages::pool::{Describe, PoolDescription};
 use tarn_api::client::{CallError, Client};
@@ -23,7 +24,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// A column of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
+pub(crate) enum Field {
     Name,
     Property,
     Value,
@@ -38,7 +39,7 @@ impl Field {
         ("source", Field::Source),
     ];
 
-    fn heading(self) -> &'static str {
+    pub(crate) fn heading(self) -> &'static str {
         match self {
             Field::Name => "NAME",
             Field::Property => "PROPERTY",
@@ -50,13 +51,13 @@ impl Field {
 
 /// A command line, understood.
 #[derive(Debug)]
-struct Request {
-    pools: Vec<String>,
-    properties: String,
-    fields: Vec<Field>,
-    is_scripted: bool,
-    exactness: Exactness,
-    json: Option<Numbers>,
+pub(crate) struct Request {
+    pub(crate) pools: Vec<String>,
+    pub(crate) properties: String,
+    pub(crate) fields: Vec<Field>,
+    pub(crate) is_scripted: bool,
+    pub(crate) exactness: Exactness,
+    pub(crate) json: Option<Numbers>,
     are_keys_guids: bool,
 }
 
@@ -67,7 +68,9 @@ struct Request {
 pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     let request = parse(arguments)?;
     let client = session.connect()?;
-    refuse_vdevs(&client, &request.pools)?;
+    if let Some(pool) = pool_of_vdevs(&client, &request.pools)? {
+        return get_vdevs::run(session, &client, &request, &pool);
+    }
     let properties = List::parse(&request.properties)?;
     let found = pools::find(&client, &request.pools, false)?;
     match request.json {
@@ -82,36 +85,34 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     Ok(u8::from(found.has_failed))
 }
 
-/// Where not all operands are pools, the first has to be one, and the others are vdevs.
-fn refuse_vdevs(client: &Client, names: &[String]) -> Result<(), Failure> {
-    let is_pool = |name: &String| match client.pool_describe(Describe {
+/// The pool whose vdevs are asked for: where not all operands are pools, the first has to be one,
+/// and the others are vdevs.
+fn pool_of_vdevs(client: &Client, names: &[String]) -> Result<Option<PoolDescription>, Failure> {
+    let find = |name: &String| match client.pool_describe(Describe {
         names: vec![name.clone()],
         with_errors: false,
     }) {
-        Ok(_) => Ok(true),
-        Err(CallError::Refused(_)) => Ok(false),
+        Ok(described) => Ok(described.pools.into_iter().next()),
+        Err(CallError::Refused(_)) => Ok(None),
         Err(other) => Err(other),
     };
     let Some((first, others)) = names.split_first() else {
-        return Ok(());
+        return Ok(None);
     };
-    if !is_pool(first)? {
+    let Some(pool) = find(first)? else {
         return Err(Failure::error(format!(
             "Cannot get properties of {first}: no such pool available."
         )));
-    }
+    };
     for name in others {
-        if !is_pool(name)? {
-            return Err(Failure::error(format!(
-                "cannot get properties of '{name}' in '{first}': \
-                 properties of vdevs are not supported by this version of Tarn"
-            )));
+        if find(name)?.is_none() {
+            return Ok(Some(pool));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
-fn parse(arguments: &[String]) -> Result<Request, Failure> {
+pub(crate) fn parse(arguments: &[String]) -> Result<Request, Failure> {
     let mut fields: Vec<Field> = Field::ALL.iter().map(|(_, field)| *field).collect();
     let (mut is_scripted, mut is_exact) = (false, false);
     let (mut is_json, mut wants_integers, mut are_keys_guids) = (false, false, false);
@@ -229,7 +230,7 @@ fn table(request: &Request, properties: &List, pools: &[PoolDescription]) -> Str
         .collect()
 }
 
-fn filled(line: Vec<String>, widths: &[usize]) -> String {
+pub(crate) fn filled(line: Vec<String>, widths: &[usize]) -> String {
     let cells: Vec<Cell> = line
         .into_iter()
         .zip(widths)

@@ -1,6 +1,6 @@
 //! `zpool set`.
 
-use tarn_administration::messages::pool::{Describe, PoolDescription, Set, VdevStatus};
+use tarn_administration::messages::pool::{Describe, PoolDescription, Set, SetVdev, VdevStatus};
 use tarn_api::client::{CallError, Client};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::program::Session;
@@ -28,8 +28,8 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
         complain(format!("cannot open '{}': is not a pool", request.pool));
         return Ok(INVALID);
     };
-    if let Some(vdev) = &request.vdev {
-        return refuse_vdev(&pool, vdev);
+    if let Some(vdev) = request.vdev {
+        return set_vdev(&client, &pool, vdev, request.property, request.value);
     }
     let changed = client.pool_set(Set {
         name: request.pool,
@@ -52,21 +52,34 @@ fn find_pool(client: &Client, name: &str) -> Result<Option<PoolDescription>, Fai
     }
 }
 
-/// Properties of vdevs are not built; one that the pool has not is refused as such.
-fn refuse_vdev(pool: &PoolDescription, vdev: &str) -> Outcome {
-    let is_root = vdev == "root" || vdev == "root-0";
-    if !is_root && !pool.layout.iter().any(|top| has(top, vdev)) {
+/// Sets a property of a vdev. One that the pool has not is refused as such.
+fn set_vdev(
+    client: &Client,
+    pool: &PoolDescription,
+    vdev: String,
+    property: String,
+    value: String,
+) -> Outcome {
+    if !is_of(pool, &vdev) {
         complain(format!(
             "cannot find '{vdev}' in '{}': device not in pool",
             pool.name
         ));
         return Ok(INVALID);
     }
-    Err(Failure::error(format!(
-        "cannot set property for '{vdev}' in '{}': \
-         properties of vdevs are not supported by this version of Tarn",
-        pool.name
-    )))
+    client.pool_set_vdev(SetVdev {
+        name: pool.name.clone(),
+        vdev,
+        property,
+        value,
+    })?;
+    Ok(0)
+}
+
+/// Whether a pool has a vdev of this name.
+fn is_of(pool: &PoolDescription, vdev: &str) -> bool {
+    let is_root = vdev == "root" || vdev == "root-0";
+    is_root || pool.layout.iter().any(|top| has(top, vdev))
 }
 
 /// Whether a vdev or one of its members goes by this name.
@@ -130,14 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn a_vdev_is_looked_for_before_its_properties_are_refused() {
+    fn a_vdev_is_found_by_name_path_and_guid() {
         let pool = samples::mixed();
-        assert_eq!(refuse_vdev(&pool, "/run/9.img"), Ok(INVALID));
+        assert!(!is_of(&pool, "/run/9.img"));
         for vdev in ["mirror-0", "/run/0.img", "root", "103"] {
-            assert!(
-                matches!(refuse_vdev(&pool, vdev), Err(Failure::Error(_))),
-                "{vdev}"
-            );
+            assert!(is_of(&pool, vdev), "{vdev}");
         }
     }
 }

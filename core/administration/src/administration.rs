@@ -49,6 +49,9 @@ macro_rules! for_each_operation {
             "pool/describe" pool_describe: pool::Describe => pool::Described,
                 "Everything list, status and get print of pools.";
             "pool/set" pool_set: pool::Set => pool::Changed, "Sets a property of a pool.";
+            "pool/describe-vdevs" pool_describe_vdevs: pool::DescribeVdevs => pool::DescribedVdevs,
+                "The properties of vdevs.";
+            "pool/set-vdev" pool_set_vdev: pool::SetVdev => Done, "Sets a property of a vdev.";
             "pool/upgrade" pool_upgrade: pool::Upgrade => pool::Upgraded, "Enables all supported features.";
             "pool/history" pool_history: pool::History => pool::HistoryRecords, "Reads a pool's history.";
             "pool/sync" pool_sync: pool::Sync => Done, "Stores all dirty data.";

@@ -108,6 +108,18 @@ impl Administration for Administrator {
         self.command(call, |operation| self.set_pool(call, &request, operation))
     }
 
+    fn pool_describe_vdevs(
+        &self,
+        call: &Call,
+        request: pool::DescribeVdevs,
+    ) -> Result<pool::DescribedVdevs, Refusal> {
+        self.command(call, |_| self.describe_vdevs(&request))
+    }
+
+    fn pool_set_vdev(&self, call: &Call, request: pool::SetVdev) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.set_vdev(call, &request, operation))
+    }
+
     fn pool_upgrade(&self, call: &Call, request: pool::Upgrade) -> Result<pool::Upgraded, Refusal> {
         self.command(call, |operation| {
             self.upgrade_pools(call, &request, operation)

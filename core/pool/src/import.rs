@@ -152,7 +152,8 @@ impl Pool {
             pool.abandon();
             return Err(error.into());
         }
-        if let Err(error) = pool.load_works(operation)
+        let loaded = pool.load_works(operation);
+        if let Err(error) = loaded.and_then(|()| pool.load_vdev_properties(operation))
             && request.mode == Mode::ReadWrite
         {
             pool.abandon();

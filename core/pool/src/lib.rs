@@ -62,6 +62,7 @@ mod sync;
 mod sync_scope;
 mod txg_history;
 mod vdev_objects;
+pub mod vdev_properties;
 mod written_configuration;
 
 pub use cloned_blocks::CloneSums;

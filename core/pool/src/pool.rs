@@ -18,6 +18,7 @@ use crate::rebuild::state::Rebuilds;
 use crate::scan::state::Scans;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
+use crate::vdev_properties::Thresholds;
 use crate::written_configuration::Written;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,6 +119,8 @@ pub struct Pool {
     pub(crate) probes: Probes,
     pub(crate) events: PoolEvents,
     pub(crate) works: Works,
+    /// Set by properties of vdevs.
+    pub(crate) thresholds: Thresholds,
     pub(crate) autotrim: Autotrim,
     /// No thread is started any more.
     closing: AtomicBool,
@@ -188,6 +191,7 @@ impl Pool {
             probes,
             events: PoolEvents::new(),
             works: Works::new(),
+            thresholds: Thresholds::new(),
             autotrim: Autotrim::new(),
             closing: AtomicBool::new(false),
         };

@@ -20,6 +20,7 @@ pub mod free_space;
 pub mod pool;
 pub mod scan;
 pub mod statistics;
+pub mod vdev_properties;
 
 pub use escape::{escape, unescape};
 use serde::{Deserialize, Serialize};

@@ -12,6 +12,7 @@ pub use super::free_space::{
 pub use super::scan::{
     ErrorScrubStats, RebuildStats, Resilver, ScanStats, Scrub, ScrubAction, Scrubbed,
 };
+pub use super::vdev_properties::{DescribeVdevs, DescribedVdevs, SetVdev, VdevDescription};
 use serde::{Deserialize, Serialize};
 pub use tarn_engine::importing::requests::{Import, Imported, Search};
 use utoipa::ToSchema;

@@ -32,4 +32,5 @@ mod split;
 mod sync;
 mod upgrade;
 mod vdev_change;
+mod vdev_properties;
 mod vdev_status;

@@ -11,3 +11,4 @@ pub(crate) mod set;
 pub mod size;
 pub mod table;
 pub mod value;
+pub mod vdev_table;

@@ -94,6 +94,7 @@ impl Pool {
     ) {
         let mut list = self.error_list(name, vdev.guid);
         self.add_vdev(&mut list, vdev);
+        self.add_thresholds(&mut list, vdev.guid, name);
         list.set("zio_err", NvValue::Int32(errno));
         list.set("zio_delay", device_ns);
         list.set("zio_timestamp", tarn_host::monotonic_ns());
