@@ -40,7 +40,12 @@ pub fn ci() -> Outcome {
     });
     steps.run("tidy", || tidy::tidy(&tidy::Arguments::default()));
     steps.run("tests", || {
-        run(&mut cargo(&["test", "--workspace", "--quiet"]))
+        run(&mut cargo(&[
+            "test",
+            "--workspace",
+            "--quiet",
+            "--no-fail-fast",
+        ]))
     });
     steps.run("hostile, small budget", hostile::small);
     steps.run("fuzz, small budget", fuzz::small);

@@ -10,8 +10,8 @@ use tarn_administration::messages::pool::{
     Add, Attach, Clear, Create, Detach, Import, Offline, Online, Remove, Split, Switched, VdevKind,
     VdevRole, VdevSpec, VdevStatus,
 };
-use tarn_host::Host;
 use tarn_host::sim::{Fault, Random, SimHost, SimOptions};
+use tarn_host::{Action, Errno, Host};
 use tarn_hostile::house::{DISKS, Files, House, call, noise, search};
 
 const SIZE: usize = 9_000;
@@ -342,13 +342,19 @@ fn a_device_leaves_or_goes_out_only_while_others_have_its_blocks() {
 #[test]
 fn detaching_the_new_device_cancels_a_replacement() {
     let machine = machine(6);
+    let promises = Promises::default();
     let run = machine.run(|host| {
         let house = House::new(host);
         create(&house, vec![vdev(VdevKind::Raidz1, &["a", "b", "c"])]);
+        let files = house.files("tank");
+        promises.make(&files, 0);
         assert_eq!(offline(&house, "b"), ["OFFLINE"]);
-        // So slow that the resilver does not end before the new device is detached.
-        let slow = Fault::Slow { factor: 1_000 };
-        machine.disk(path("new")).unwrap().inject(slow);
+        // Blocks cannot be written to it, labels can: the resilver does not fill it.
+        machine.disk(path("new")).unwrap().inject(Fault::FailRange {
+            action: Action::Write,
+            range: 4 << 20..63 << 20,
+            errno: Errno::IO,
+        });
         join(&house, "b", "new", true).unwrap();
         assert!(shape(&house).contains("replacing"), "{}", shape(&house));
         let refusal = join(&house, "raidz1-0", "d", true).unwrap_err().to_string();
@@ -358,6 +364,8 @@ fn detaching_the_new_device_cancels_a_replacement() {
         );
         detach(&house, "new").unwrap();
         assert_eq!(shape(&house), "raidz1-0(a b c)");
+        promises.check(&house);
+        drop(files);
         house.export("tank", false).unwrap();
     });
     run.unwrap();
