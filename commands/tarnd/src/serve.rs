@@ -75,6 +75,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let engine = Engine::new(host, instance.clone(), mounter, options);
     engine.start_fault_manager();
     engine.start_hot_spares();
+    engine.start_scheduled_scrubs();
     let programs = instance.event_programs();
     if let Err(error) = event_programs::start(&engine, programs, log) {
         log(&format!("cannot run programs for events: {error}"));

@@ -21,6 +21,7 @@ pub mod mounts;
 pub mod policy;
 mod presence;
 pub mod refusals;
+mod scheduled_scrubs;
 pub mod served;
 mod snapshot_directory;
 mod start;

@@ -14,6 +14,7 @@ use tarn_host::Host;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::features::{Feature, Support};
 use tarn_pool::multihost;
+use tarn_pool::scan::schedule;
 
 /// Smallest and largest `ashift`.
 const ASHIFT_RANGE: std::ops::RangeInclusive<u64> = 9..=16;
@@ -195,7 +196,8 @@ impl PoolSettings {
         if value.contains('\0') {
             return Err(format!("invalid value for '{name}'"));
         }
-        if let Some(refusal) = multihost::settings::refuse_value(name, value) {
+        let of_multihost = multihost::settings::refuse_value(name, value);
+        if let Some(refusal) = of_multihost.or_else(|| schedule::refuse_value(name, value)) {
             return Err(refusal);
         }
         self.store(name, ZapValue::text(value), value);

@@ -1,6 +1,7 @@
 //! The scan in each txg: it walks on, stores its progress, and ends.
 
 use super::progress::{self, STORE_NS, free_queue, is_paused, is_running};
+use super::schedule;
 use crate::error::PoolError;
 use crate::error_log;
 use crate::events::class;
@@ -166,6 +167,9 @@ impl Pool {
                 let txg = ZapValue::word(scan.txg_max.get());
                 writer.put(POOL_DIRECTORY, LAST_SCRUBBED_TXG, &txg)?;
             }
+        }
+        if scan.function == SCRUB {
+            schedule::note_scrub(scope)?;
         }
         error_log::end_scan(scope, end == End::Complete)?;
         // The count is only text for the history, so a log that cannot be read does not fail the

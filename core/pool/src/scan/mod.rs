@@ -40,6 +40,7 @@ mod datasets;
 mod end;
 mod error_scrub;
 mod progress;
+pub mod schedule;
 mod slice;
 pub(crate) mod state;
 mod status;
