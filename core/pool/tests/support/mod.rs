@@ -117,11 +117,38 @@ pub fn create_of(host: &Host, vdevs: Vec<NewVdev>, operation: &Operation) -> Arc
     create_with(host, vdevs, &[], (Vec::new(), &owner), operation)
 }
 
+/// Creates a pool of these vdevs, with all features, whose files have so many copies.
+pub fn create_with_copies(
+    host: &Host,
+    vdevs: Vec<NewVdev>,
+    copies: u64,
+    operation: &Operation,
+) -> Arc<Pool> {
+    let root = vec![("copies".to_string(), ZapValue::word(copies))];
+    let owner = PoolOwner::default();
+    create_by(host, vdevs, &[], (Vec::new(), root), &owner, operation)
+}
+
 fn create_with(
     host: &Host,
     vdevs: Vec<NewVdev>,
     absent: &[Feature],
     (properties, owner): (Vec<(String, ZapValue)>, &PoolOwner),
+    operation: &Operation,
+) -> Arc<Pool> {
+    let properties = (properties, Vec::new());
+    create_by(host, vdevs, absent, properties, owner, operation)
+}
+
+/// Properties by name, as they are stored.
+type Properties = Vec<(String, ZapValue)>;
+
+fn create_by(
+    host: &Host,
+    vdevs: Vec<NewVdev>,
+    absent: &[Feature],
+    (properties, root_properties): (Properties, Properties),
+    owner: &PoolOwner,
     operation: &Operation,
 ) -> Arc<Pool> {
     let features = Feature::ALL.iter().copied();
@@ -136,7 +163,7 @@ fn create_with(
         properties,
         comment: None,
         compatibility: None,
-        root_properties: Vec::new(),
+        root_properties,
         root_facts: NewFilesystem::default(),
         fill: Arc::new(Empty),
         ownership: Arc::new(NoOwners),
