@@ -48,7 +48,8 @@ pub fn build() -> Outcome {
 
 /// Builds the programs and the simulator as CI judges them, and has the tasks of this run use them.
 pub fn build_to_judge() -> Outcome {
-    // Of the whole workspace, so that the features of all packages agree and nothing is built twice.
+    // Of the whole workspace, so that the features of all packages agree and nothing is built
+    // twice.
     let mut arguments = vec!["build", "--quiet", "--profile", PROFILE, "--workspace"];
     arguments.extend(["--features", "tarn-sim/canary", "--bin", SIMULATOR]);
     arguments.extend(PROGRAMS.iter().flat_map(|program| ["--bin", program]));

@@ -3,7 +3,7 @@
 //! Where the first operand is a pool and the others are not all pools, they are vdevs: by name,
 //! `root`, or `all-vdevs`.
 
-use crate::get::{Field, Request, filled};
+use crate::get_request::{Field, Request, filled};
 use crate::pools;
 use crate::vdev_json;
 use tarn_administration::messages::pool::{DescribeVdevs, PoolDescription, VdevDescription};
@@ -293,7 +293,7 @@ fn objects(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::get;
+    use crate::get_request;
     use crate::samples;
 
     fn vdev(name: &str) -> VdevDescription {
@@ -318,7 +318,7 @@ mod tests {
 
     fn shown(line: &str) -> String {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-        let request = get::parse(&words).unwrap();
+        let request = get_request::parse(&words).unwrap();
         let vdevs = [vdev("mirror-0")];
         table(
             &request,

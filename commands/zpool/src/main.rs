@@ -23,6 +23,7 @@ mod events;
 mod export;
 mod free_space;
 mod get;
+mod get_request;
 mod get_vdevs;
 mod history;
 mod import;

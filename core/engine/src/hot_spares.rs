@@ -7,9 +7,9 @@
 //! # Mechanism
 //! A thread follows the [events](tarn_pool::events) of all pools. When the state of a data device
 //! becomes *faulted*, *removed*, *unavailable* or *degraded*, and when a pool is imported with such
-//! devices, the hot spares of the pool are tried in their order: one that another pool uses, or that
-//! cannot join, is passed over. The first that joins is below a `spare` vdev with the failed device,
-//! and a resilver fills it.
+//! devices, the hot spares of the pool are tried in their order: one that another pool uses, or
+//! that cannot join, is passed over. The first that joins is below a `spare` vdev with the failed
+//! device, and a resilver fills it.
 //!
 //! A hot spare that fails in its turn is replaced by another one. A device that an administrator
 //! took out of use is left alone. How a hot spare is returned is in

@@ -60,6 +60,7 @@ pub mod split;
 mod suspend;
 mod sync;
 mod sync_scope;
+mod thresholds;
 mod txg_history;
 mod vdev_objects;
 pub mod vdev_properties;

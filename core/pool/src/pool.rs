@@ -18,7 +18,7 @@ use crate::rebuild::state::Rebuilds;
 use crate::scan::state::Scans;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
-use crate::vdev_properties::Thresholds;
+use crate::thresholds::Thresholds;
 use crate::written_configuration::Written;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,16 +10,12 @@ use crate::error::{PoolError, TaskError};
 use crate::pool::Pool;
 use std::collections::BTreeMap;
 use tarn_dataset::task::{InternalEvent, TaskRefusal};
-use tarn_host::lock::{Mutex, Rank};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::{Guid, ObjectId};
 use tarn_ondisk::zap::{VALUE_BYTES_MAX, can_hold_name};
 use tarn_probe::Operation;
 use tarn_vdev::{VdevConfig, VdevKind};
-
-/// The thresholds of vdevs.
-const THRESHOLDS: Rank = Rank::new(tarn_host::ranks::POOL + 19, "thresholds of vdevs");
 
 /// The entry of the root vdev's ZAP.
 const ROOT_ZAP: &str = "com.klarasystems:vdev_zap_root";
@@ -33,15 +29,6 @@ const NAMES: [(&str, &str); 6] = [
     ("slow_io_n", "vdev_slow_io_n"),
     ("slow_io_t", "vdev_slow_io_t"),
 ];
-
-/// The thresholds that are set, by vdev and name.
-pub(crate) struct Thresholds(Mutex<BTreeMap<(Guid, &'static str), u64>>);
-
-impl Thresholds {
-    pub(crate) fn new() -> Thresholds {
-        Thresholds(Mutex::new(THRESHOLDS, BTreeMap::new()))
-    }
-}
 
 /// The property of a device with the number of requests that it has at most; none, or `auto`,
 /// has that found from what the device does. To OpenZFS it is the property of a user.
@@ -147,6 +134,10 @@ impl Pool {
                 }
             }
         }
+        assert!(
+            thresholds.values().all(|number| *number != NOT_SET),
+            "a threshold that is not set is not kept"
+        );
         *self.thresholds.0.lock() = thresholds;
         Ok(())
     }
@@ -156,6 +147,10 @@ impl Pool {
     pub(crate) fn add_thresholds(&self, list: &mut NvList, vdev: Guid, error: &str) {
         let root = self.vdevs().config();
         let lineage = lineage(&root, vdev);
+        debug_assert!(
+            lineage.first().is_none_or(|first| *first == root.guid),
+            "a lineage begins with the root"
+        );
         let thresholds = self.thresholds.0.lock();
         let prefix = match error {
             "checksum" => "checksum_",

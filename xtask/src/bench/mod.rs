@@ -53,8 +53,8 @@ const PRIORITY: &str = "-15";
 /// What to measure.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only loads whose name contains this, such as read; or log device, picket fence, streams, scans,
-    /// parity, or checksums
+    /// Only loads whose name contains this, such as read; or log device, picket fence, streams,
+    /// scans, parity, or checksums
     #[arg(long)]
     only: Option<String>,
     /// Small sizes and three rounds: a look, not a verdict to rely on

@@ -4,8 +4,8 @@
 //! A mirror of two disks in memory takes files of 2 to 200 KiB; half of them are removed and
 //! written anew, so that logical order is not the order of the disk. In each round `zdb -bcc` reads
 //! the exported pool and verifies every checksum, a scrub does the same here, and one disk is
-//! replaced by an empty one. Each rate is the allocated space by the time taken: a scrub reads every
-//! copy, `zdb` one of each block.
+//! replaced by an empty one. Each rate is the allocated space by the time taken: a scrub reads
+//! every copy, `zdb` one of each block.
 //!
 //! # Bars
 //! The scrub and the resilver are each at least [`MORE`] times as fast as `zdb -bcc`: the medians

@@ -8,6 +8,10 @@ use super::value::{Change, Default, Form, Kinds, Property};
 
 /// The row of a vdev property by the name users type, or by its column heading in lower case.
 pub fn find(name: &str) -> Option<&'static Property> {
+    debug_assert!(
+        VDEV_PROPERTIES.iter().all(|row| !row.name.contains(':')),
+        "names with a colon are those of users"
+    );
     let by_name = VDEV_PROPERTIES.iter().find(|row| row.name == name);
     by_name.or_else(|| {
         let mut rows = VDEV_PROPERTIES.iter();

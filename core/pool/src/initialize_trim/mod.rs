@@ -10,7 +10,8 @@
 //! [holds](tarn_space::MetaslabHold) one at a time, so nothing is allocated there, and fills or
 //! discards the parts of the free ranges that are on its device ([`thread`]). The ZAP of the leaf
 //! has state, time and next offset under OpenZFS's names ([`stored`]), written in a txg when the
-//! state changes, every few seconds, and when the pool is closed or split; so either program goes on where the other stopped.
+//! state changes, every few seconds, and when the pool is closed or split; so either program goes
+//! on where the other stopped.
 //!
 //! With the property `autotrim` a thread of the pool discards what was freed lately
 //! ([`autotrim`]). It stores nothing.
