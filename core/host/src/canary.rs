@@ -29,11 +29,13 @@ pub enum Canary {
     /// Blocks that records of clones in an intent log lead to get no references when the log is
     /// claimed.
     LeaveLoggedClones = 8,
+    /// A resilver does not write to the devices that miss a block, and they count as whole then.
+    SkipResilverWrite = 9,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 8] = [
+    pub const ALL: [Canary; 9] = [
         Canary::SkipFlush,
         Canary::EarlyUberblock,
         Canary::SkipLogFlush,
@@ -42,6 +44,7 @@ impl Canary {
         Canary::PassLogBlocks,
         Canary::ForgetReference,
         Canary::LeaveLoggedClones,
+        Canary::SkipResilverWrite,
     ];
 
     /// What it is called on a command line.
@@ -55,6 +58,7 @@ impl Canary {
             Canary::PassLogBlocks => "pass-log-blocks",
             Canary::ForgetReference => "forget-reference",
             Canary::LeaveLoggedClones => "leave-logged-clones",
+            Canary::SkipResilverWrite => "skip-resilver-write",
         }
     }
 }

@@ -34,6 +34,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tarn_host::buffer::Buffer;
+use tarn_host::canary::{Canary, sings};
 use tarn_host::device::WriteData;
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::units::{Guid, Txg, VdevId};
@@ -245,7 +246,7 @@ impl VdevTree {
             data: Arc::new(data),
         };
         for io in top.writes_of(write) {
-            if misses(&io.leaf) {
+            if misses(&io.leaf) && !sings(Canary::SkipResilverWrite) {
                 repairs.add(io, index);
             }
         }

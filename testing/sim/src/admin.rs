@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tarn_administration::administration::Administration;
 use tarn_administration::messages::dataset::{self, DatasetKind};
-use tarn_administration::messages::{Refusal, Value, pool};
+use tarn_administration::messages::{Refusal, RefusalKind, Value, pool};
 use tarn_engine::Host;
 use tarn_engine::files::Operation;
 use tarn_host::sim::Random;
@@ -78,6 +78,8 @@ pub enum Command {
     Set(String, String),
     /// `zpool sync`.
     Sync,
+    /// `zpool scrub`, which may be refused.
+    Scrub(pool::ScrubAction),
     /// `zfs snapshot` of a file system by a short name.
     Snapshot(String, String),
     /// `zfs destroy` of a snapshot.
@@ -177,7 +179,7 @@ impl Command {
                     datasets.remove(target);
                 }
             }
-            Command::Sync | Command::Tune(..) => {}
+            Command::Sync | Command::Scrub(_) | Command::Tune(..) => {}
         }
     }
 }
@@ -187,7 +189,7 @@ impl Command {
     /// may be so before anything is done.
     fn stores(&self) -> bool {
         match self {
-            Command::Fill(..) => false,
+            Command::Fill(..) | Command::Scrub(_) => false,
             Command::Send(sending) => sending.fate == Fate::Whole,
             _ => true,
         }
@@ -492,7 +494,10 @@ impl Administrator {
         let one = names.get(self.random.index(names.len())).cloned();
         let chance = self.random.below(100);
         match (chance, one, unfilled) {
-            (0..15, _, _) => Command::Sync,
+            (0..5, _, _) => Command::Sync,
+            (5..11, _, _) => Command::Scrub(pool::ScrubAction::Start),
+            (11..13, _, _) => Command::Scrub(pool::ScrubAction::Pause),
+            (13..15, _, _) => Command::Scrub(pool::ScrubAction::Stop),
             (15..22, _, _) => {
                 let other = self.others[self.random.index(self.others.len())].clone();
                 let tunings = [
@@ -681,6 +686,22 @@ impl Administrator {
             }
             Command::Set(name, value) => self.set(name, PROPERTY, value),
             Command::Tune(name, property, value) => self.set(name, property, value),
+            Command::Scrub(action) => {
+                let request = pool::Scrub {
+                    name: POOL.to_string(),
+                    action: *action,
+                };
+                let scrubbed = self.administrator().pool_scrub(&call(), request);
+                match scrubbed {
+                    // It runs already, or none does.
+                    Err(refusal)
+                        if matches!(refusal.kind, RefusalKind::Busy | RefusalKind::NotFound) =>
+                    {
+                        Ok(())
+                    }
+                    scrubbed => scrubbed.map(drop).map_err(told),
+                }
+            }
             Command::Sync => {
                 let request = pool::Sync {
                     names: vec![POOL.to_string()],

@@ -18,6 +18,7 @@ fn options_of(canary: Canary) -> &'static [&'static str] {
         Canary::SkipLogFlush | Canary::ReplayTwice | Canary::LeaveLoggedClones => {
             &["--workload", "database"]
         }
+        Canary::SkipResilverWrite => &["--devices", "--layout", "mirror"],
         Canary::PassLogBlocks => &["--workload", "race", "--layout", "single-log"],
     }
 }

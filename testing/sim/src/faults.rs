@@ -6,6 +6,8 @@
 //!   same ones: nothing repairs them between.
 //! - Slowness may come to any disk.
 
+use std::collections::BTreeSet;
+
 use tarn_host::sim::{DiskCopy, Fault, Random, SimDisk, SimHost};
 use tarn_host::{Action, Errno};
 use tarn_hostile::house::DISKS;
@@ -29,6 +31,8 @@ pub struct Victims {
     all: Vec<String>,
     is_slow: bool,
     is_late: bool,
+    /// They are hurt by what is done to devices, not at the beginning of a life.
+    is_quiet: bool,
     /// This one makes others wait most of the time.
     latest: Option<String>,
 }
@@ -49,11 +53,55 @@ impl Victims {
             all: layout.disks().into_iter().map(|(name, _)| name).collect(),
             is_slow: random.chance(1, 3),
             is_late: random.chance(1, 3),
+            is_quiet: false,
             latest: (taste == Taste::Race)
                 .then(|| layout.disks().pop())
                 .flatten()
                 .map(|(name, _)| name),
         }
+    }
+
+    /// Chooses the disks that may be hurt in a world where devices are changed: there are always
+    /// some, spare disks among them.
+    pub fn choose_for_changes(
+        layout: &Layout,
+        taste: Taste,
+        spares: &[&str],
+        random: &mut Random,
+    ) -> Victims {
+        let mut victims = Victims::choose(layout, taste, random);
+        victims.disks.clear();
+        for (mut names, parity) in layout.redundant() {
+            random.shuffle(&mut names);
+            let count = 1 + random.index(parity);
+            victims
+                .disks
+                .extend(names.into_iter().take(count).map(|name| (name, None)));
+        }
+        // The first one stays sound, to replace others that are.
+        for spare in &spares[1..] {
+            if random.chance(1, 2) {
+                victims.disks.push((spare.to_string(), None));
+            }
+        }
+        victims.all.extend(spares.iter().map(ToString::to_string));
+        victims.is_quiet = random.chance(2, 3);
+        victims
+    }
+
+    /// The disks that may be hurt.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.disks.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether they are hurt only by what is done to devices.
+    pub fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
+    /// All disks.
+    pub fn all(&self) -> &[String] {
+        &self.all
     }
 
     /// Whether some disk may be hurt.
@@ -94,6 +142,9 @@ impl Victims {
                 told.push(format!("one in {one_in} writes to {name} is late"));
             }
         }
+        if self.is_quiet {
+            return told;
+        }
         for (name, copy) in &mut self.disks {
             let Some(disk) = disk(machine, name) else {
                 continue;
@@ -108,6 +159,33 @@ impl Victims {
 
 fn disk(machine: &SimHost, name: &str) -> Option<SimDisk> {
     machine.disk(format!("{DISKS}/{name}"))
+}
+
+/// A disk fails at this moment. Gives back how.
+pub fn fail_now(machine: &SimHost, name: &str, random: &mut Random) -> String {
+    let Some(disk) = disk(machine, name) else {
+        return "is not there".to_string();
+    };
+    let start = random.below(USED_BYTES) / 512 * 512;
+    match random.below(6) {
+        0..3 => {
+            disk.inject(Fault::Vanish);
+            "vanishes".to_string()
+        }
+        3 => {
+            disk.rot(start..(start + (1 << 20)).min(DISK_BYTES));
+            format!("rots at {start}")
+        }
+        write_or_read => {
+            let action = [Action::Read, Action::Write][usize::from(write_or_read == 4)];
+            disk.inject(Fault::FailRange {
+                action,
+                range: start..start + (8 << 20),
+                errno: Errno::IO,
+            });
+            format!("fails {action:?} from {start} on")
+        }
+    }
 }
 
 fn hurt_one(disk: &SimDisk, copy: &mut Option<DiskCopy>, random: &mut Random) -> Option<String> {

@@ -44,6 +44,9 @@ struct Arguments {
     /// Only this work: mixed, names, database, bulk, race, administration
     #[arg(long)]
     workload: Option<String>,
+    /// Only worlds in which devices are scanned and changed
+    #[arg(long)]
+    devices: bool,
     /// How many processes
     #[arg(long)]
     jobs: Option<u64>,
@@ -129,6 +132,7 @@ fn wanted(arguments: &Arguments) -> Outcome<Wanted> {
         exhaustive: arguments.exhaustive,
         layout,
         taste,
+        devices: arguments.devices,
     })
 }
 
@@ -160,13 +164,15 @@ fn child(arguments: &Arguments, share: &str) -> Outcome<bool> {
             Ok(told) => {
                 writeln!(
                     out,
-                    "end {} {} {} {} {} {} {:x}",
+                    "end {} {} {} {} {} {} {} {} {:x}",
                     told.cuts,
                     told.early,
                     told.calls,
                     told.promised,
                     told.blocks,
                     told.clones,
+                    told.device_commands,
+                    told.scans,
                     told.trace
                 )?;
                 if arguments.twice {
@@ -248,7 +254,7 @@ fn judges(arguments: &Arguments, share: u64) -> Outcome<Option<Judges>> {
 #[derive(Default)]
 struct Sums {
     worlds: u64,
-    numbers: [u64; 6],
+    numbers: [u64; 8],
     failed: u64,
 }
 
@@ -301,9 +307,18 @@ fn parent(arguments: &Arguments) -> Outcome<bool> {
         }
     });
     let seconds = began.elapsed().as_secs_f64();
-    let [cuts, early, calls, promised, blocks, clones] = sums.numbers;
+    let [
+        cuts,
+        early,
+        calls,
+        promised,
+        blocks,
+        clones,
+        commands,
+        scans,
+    ] = sums.numbers;
     println!(
-        "{cuts} cuts ({early} of them at import) in {} worlds, {calls} calls of which {promised} were promised, {blocks} blocks and {clones} clones of them verified: {} lost; \
+        "{cuts} cuts ({early} of them at import) in {} worlds, {calls} calls of which {promised} were promised, {blocks} blocks and {clones} clones of them verified, {commands} commands to devices and {scans} scans seen to end: {} lost; \
          {seconds:.1} s, {:.0} cuts a minute",
         sums.worlds,
         sums.failed,
@@ -361,6 +376,9 @@ fn again(arguments: &Arguments, world: &str) -> String {
     }
     if let Some(length) = arguments.exhaustive {
         line += &format!(" --exhaustive {length}");
+    }
+    if arguments.devices {
+        line += " --devices";
     }
     for (option, value) in [
         ("canary", &arguments.canary),

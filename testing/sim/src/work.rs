@@ -57,6 +57,8 @@ pub struct Pages {
     pub history: History,
     /// What the administrator has done.
     pub admin: crate::admin::Log,
+    /// What was done with devices.
+    pub devices: crate::devices::Counts,
     /// What happened, in lines.
     pub trace: Vec<String>,
     /// Findings: calls that should not have been refused.

@@ -22,11 +22,12 @@ use tarn_host::sim::{Fault, Random, SimHost, SimOptions};
 use tarn_hostile::house::{DISKS, Files, House, call, noise};
 
 use crate::admin::{self, Administrator, FOLDER};
+use crate::devices::{self, DeviceOperator, Disks, SPARES};
 use crate::faults::Victims;
 use crate::history::Actor;
 use crate::images::Judges;
 use crate::judge;
-use crate::layout::Layout;
+use crate::layout::{DISK_BYTES, Layout};
 use crate::script::Script;
 use crate::tree::{FILLING, Tree};
 use crate::work::{Book, Promise, SHARED, Taste, Worker};
@@ -41,6 +42,8 @@ pub const SCRIPTS_OF_A_WORLD: u64 = 46;
 /// After so many writes, the last of a script is a group being stored, which others cut at any
 /// place.
 const SCRIPT_WRITES_MAX: u64 = 8;
+/// In one of so many worlds devices are scanned and changed.
+const CHANGES_ONE_IN: u64 = 4;
 /// A life that ends at a time does so within this, in nanoseconds.
 const CUT_NS_MAX: u64 = 8_000_000_000;
 /// What a full pool is filled with, at a time.
@@ -61,6 +64,8 @@ pub struct Wanted {
     pub layout: Option<Layout>,
     /// Only with this taste.
     pub taste: Option<Taste>,
+    /// Only worlds in which devices are scanned and changed.
+    pub devices: bool,
 }
 
 /// What a world was.
@@ -78,6 +83,10 @@ pub struct Told {
     pub blocks: u64,
     /// How many pointers beside the first ones led to them.
     pub clones: u64,
+    /// Commands that scanned or changed devices.
+    pub device_commands: u64,
+    /// Scans of which it was seen that they came to their end.
+    pub scans: u64,
     /// A number that tells whether two runs were the same.
     pub trace: u64,
 }
@@ -121,6 +130,7 @@ pub struct Plan {
     switch_one_in: u64,
     stall_one_in: u64,
     has_administrator: bool,
+    changes_devices: bool,
     exhaustive: Option<u32>,
 }
 
@@ -148,11 +158,12 @@ impl Plan {
             switch_one_in: 0,
             stall_one_in: 0,
             has_administrator: false,
+            changes_devices: false,
             exhaustive: Some(length),
         }
     }
 
-    fn draw(wanted: &Wanted, random: &mut Random) -> Plan {
+    fn draw(wanted: &Wanted, number: u64, random: &mut Random) -> Plan {
         let layout = Layout::ALL[random.index(Layout::ALL.len())];
         let tastes = [
             Taste::Mixed,
@@ -227,6 +238,7 @@ impl Plan {
             switch_one_in,
             stall_one_in,
             has_administrator: random.chance(1, 3) || taste == Taste::Administration,
+            changes_devices: wanted.devices || number % CHANGES_ONE_IN == 1,
             exhaustive: None,
         }
     }
@@ -236,14 +248,19 @@ impl fmt::Display for Plan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "{} {:?}, {} file systems, {} actors, {} calls, switches {}, stalls {}",
+            "{} {:?}, {} file systems, {} actors, {} calls, switches {}, stalls {}{}",
             self.layout.name,
             self.taste,
             self.datasets.len(),
             self.actors,
             self.calls,
             self.switch_one_in,
-            self.stall_one_in
+            self.stall_one_in,
+            if self.changes_devices {
+                ", devices change"
+            } else {
+                ""
+            }
         )
     }
 }
@@ -258,6 +275,8 @@ pub struct World {
     life: u64,
     number: u64,
     victims: Option<Victims>,
+    /// Where devices are changed, some fail meanwhile.
+    hurts_changed: bool,
     /// Which of its scripts is next, and after how many writes power is cut in it.
     script: u64,
     script_writes: u64,
@@ -270,10 +289,16 @@ impl World {
         let mut random = random.fork();
         let plan = match wanted.exhaustive {
             Some(length) => Plan::of_scripts(wanted, length, number),
-            None => Plan::draw(wanted, &mut random),
+            None => Plan::draw(wanted, number, &mut random),
         };
         let victims = match wanted.exhaustive {
             Some(_) => None,
+            None if plan.changes_devices => Some(Victims::choose_for_changes(
+                &plan.layout,
+                plan.taste,
+                &SPARES,
+                &mut random,
+            )),
             None => Some(Victims::choose(&plan.layout, plan.taste, &mut random)),
         };
         let machine = SimHost::new(SimOptions {
@@ -285,6 +310,12 @@ impl World {
         for (name, size) in plan.layout.disks() {
             machine.add_disk(format!("{DISKS}/{name}"), size);
         }
+        if plan.changes_devices {
+            for name in SPARES {
+                machine.add_disk(format!("{DISKS}/{name}"), DISK_BYTES);
+            }
+        }
+        let hurts_changed = plan.changes_devices && random.chance(1, 2);
         World {
             plan,
             random,
@@ -294,6 +325,7 @@ impl World {
             life: 0,
             number,
             victims,
+            hurts_changed,
             script: 0,
             script_writes: 0,
         }
@@ -328,8 +360,15 @@ impl World {
         self.life += 1;
         self.in_machine(|world, host| {
             world.look(host)?;
-            world.recover(host).map(drop)
+            let house = world.recover(host)?;
+            match world.plan.changes_devices {
+                true => devices::scrub_clean(&house, host),
+                false => Ok(()),
+            }
         })?;
+        let counts = self.book.pages().devices;
+        self.told.device_commands = counts.commands;
+        self.told.scans = counts.scans;
         self.told.trace = self.machine.trace().hash;
         Ok(self.told)
     }
@@ -526,6 +565,8 @@ impl World {
             Taste::Race => ([300, 300, 1000, 1000, 1000, 1000], 100),
             // Each command stores a group.
             Taste::Administration => ([50, 200, 500, 1000, 2000, 4000], 100),
+            // A resilver takes a while.
+            _ if self.plan.changes_devices => ([50, 200, 500, 1000, 2000, 4000], 30),
             _ => ([6, 50, 50, 200, 200, 1000], 12),
         };
         let span = spans[self.random.index(spans.len())];
@@ -542,7 +583,7 @@ impl World {
                 disk.inject(Fault::CutAfterFlush { nth });
             }
         }
-        let is_patient = self.plan.taste == Taste::Administration;
+        let is_patient = self.plan.taste == Taste::Administration || self.plan.changes_devices;
         if self.random.chance(1, if is_patient { 10 } else { 3 }) {
             // Or at a time, which is more likely to be one at which all wait for something.
             let after = Duration::from_nanos(self.random.magnitude(CUT_NS_MAX));
@@ -624,6 +665,11 @@ impl World {
                 administrator.work(commands, wait_us_max);
             }));
         }
+        if self.plan.changes_devices {
+            let operator = self.device_operator(house, host);
+            let commands = 3 + self.random.index(12);
+            threads.push(host.spawn("devices", move || operator.work(commands)));
+        }
         let actors = self.book.pages().history.actors.len();
         for number in 0..actors {
             let dataset = self.book.pages().history.actors[number].dataset;
@@ -639,6 +685,23 @@ impl World {
 }
 
 impl World {
+    fn device_operator(&mut self, house: &Arc<House>, host: &Host) -> DeviceOperator {
+        let victims = self.victims.as_ref();
+        let disks = victims.map(|victims| Disks {
+            all: victims.all().to_vec(),
+            victims: victims.names(),
+            are_hurt: self.hurts_changed || !victims.is_quiet(),
+        });
+        DeviceOperator {
+            book: self.book.clone(),
+            house: house.clone(),
+            random: self.random.fork(),
+            host: host.clone(),
+            machine: self.machine.clone(),
+            disks: disks.unwrap_or_default(),
+        }
+    }
+
     fn worker(&mut self, number: usize, dataset: usize, house: &House, host: &Host) -> Worker {
         let part = &self.plan.datasets[dataset];
         Worker {
