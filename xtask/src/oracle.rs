@@ -13,6 +13,7 @@
 
 mod clone_logs;
 mod guest;
+mod half_done;
 mod kernel;
 mod log_devices;
 mod logs;

@@ -12,7 +12,7 @@
 //! Other pools are handed over with intent logs that were never replayed ([`logs`]): the module
 //! replays them. And one is made there, whose volumes' logs are ours to replay ([`volume_logs`]),
 //! and one in whose logs files are cloned ([`clone_logs`]). Streams go there and back
-//! ([`streams`]).
+//! ([`streams`]), and scans that one has half done are finished by the other ([`half_done`]).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,9 @@ use std::time::Duration;
 use tarn_oracle::instance::Instance;
 use tarn_oracle::machine::Machine;
 
-use super::{Arguments, Case, cases, clone_logs, logs, make_pool, snapshots, streams, volume_logs};
+use super::{
+    Arguments, Case, cases, clone_logs, half_done, logs, make_pool, snapshots, streams, volume_logs,
+};
 use crate::changes::{self, Listing};
 use crate::ci;
 use crate::workspace::{Outcome, Steps, cargo, checkout, programs, run, scratch, target};
@@ -152,6 +154,11 @@ pub fn kernel(arguments: &Arguments) -> Outcome {
             clone_logs::replay(&machine, &instance, &share)
         });
     }
+    if wanted(half_done::NAME) {
+        steps.run("scans half done here and in the kernel module", || {
+            half_done::exchange(&machine, &instance, &share)
+        });
+    }
     if wanted(streams::NAME) {
         steps.run("streams to and from the kernel module", || {
             streams::exchange(&machine, &instance, &share)
@@ -246,7 +253,7 @@ fn take_back(instance: &Instance, share: &Path, pool: &str) -> Outcome {
 }
 
 /// The listings the guest left, `PREFIX-DATASET.jsonl` with `/` as `+`.
-fn guest_listing(folder: &Path, prefix: &str) -> Outcome<Listing> {
+pub(super) fn guest_listing(folder: &Path, prefix: &str) -> Outcome<Listing> {
     let mut listing = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
