@@ -80,7 +80,6 @@ enum Command {
     Trim(FreeSpaceCommand),
     Initialize(FreeSpaceCommand),
     Clear,
-    Reguid,
     /// A victim fails.
     Hurt(String),
     /// Scans get time to come to their end.
@@ -247,8 +246,7 @@ impl DeviceOperator {
             79..83 => Command::Trim(of_free_space[random.index(of_free_space.len())]),
             83..86 => Command::Initialize(of_free_space[random.index(of_free_space.len())]),
             86..88 => Command::Clear,
-            88 => Command::Reguid,
-            89..94 if disks.are_hurt => Command::Hurt(one(random, &victims)?.name.clone()),
+            88..94 if disks.are_hurt => Command::Hurt(one(random, &victims)?.name.clone()),
             _ => Command::Wait,
         })
     }
@@ -348,13 +346,6 @@ impl DeviceOperator {
                     ..pool::Clear::default()
                 };
                 administrator.pool_clear(&call, request).map(drop)
-            }
-            Command::Reguid => {
-                let request = pool::Reguid {
-                    name,
-                    ..pool::Reguid::default()
-                };
-                administrator.pool_reguid(&call, request).map(drop)
             }
             Command::Hurt(disk) => {
                 let what = faults::fail_now(&self.machine, disk, &mut self.random);
