@@ -26,8 +26,6 @@ use tarn_hostile::house::{DISKS, House, call};
 use tarn_hostile::leaks;
 
 use crate::faults;
-use crate::work::Book;
-use crate::world::POOL;
 
 /// The disks that are in no vdev at first.
 pub const SPARES: [&str; 3] = ["x0", "x1", "x2"];
@@ -49,6 +47,16 @@ pub struct Counts {
     pub scans: u64,
     /// When the last of these began.
     newest_s: u64,
+}
+
+/// Where is written down what is done.
+pub trait Log: Send {
+    /// Adds a line to what happened.
+    fn note(&self, line: String);
+    /// What must not be.
+    fn find(&self, what: String);
+    /// Changes the counts.
+    fn count(&self, change: &dyn Fn(&mut Counts));
 }
 
 /// A command.
@@ -109,9 +117,11 @@ pub struct Disks {
 /// The thread that scans and changes devices.
 pub struct DeviceOperator {
     /// Where commands are written down.
-    pub book: Book,
-    /// The pool.
+    pub log: Box<dyn Log>,
+    /// Where it reports.
     pub house: Arc<House>,
+    /// The pool.
+    pub pool: &'static str,
     /// From which commands are drawn.
     pub random: Random,
     /// The machine, to sleep in.
@@ -132,16 +142,15 @@ impl DeviceOperator {
             let given = self.give_one();
             if let Err(why) = given {
                 let text = format!("devices: {why}");
-                let mut pages = self.book.pages();
-                pages.note(text.clone());
-                pages.findings.push(text);
+                self.log.note(text.clone());
+                self.log.find(text);
                 return;
             }
         }
     }
 
     fn give_one(&mut self) -> Result<(), String> {
-        let described = describe(&self.house)?;
+        let described = describe(&self.house, self.pool)?;
         self.count_scan(&described);
         let mut leaves = Vec::new();
         for top in &described.layout {
@@ -150,16 +159,15 @@ impl DeviceOperator {
         let Some(command) = self.draw(&leaves) else {
             return Ok(());
         };
-        self.book.note(format!("devices: {command:?}"));
+        self.log.note(format!("devices: {command:?}"));
         match self.give(&command)? {
             Ok(()) => {
-                let mut pages = self.book.pages();
-                pages.devices.commands += 1;
-                pages.note("devices: done".to_string());
+                self.log.count(&|counts| counts.commands += 1);
+                self.log.note("devices: done".to_string());
                 Ok(())
             }
             Err(refusal) => {
-                self.book.note(format!("devices: {refusal}"));
+                self.log.note(format!("devices: {refusal}"));
                 match refusal.kind {
                     RefusalKind::Corrupt | RefusalKind::Suspended | RefusalKind::ReadOnly => {
                         Err(format!("{command:?}: {refusal}"))
@@ -174,12 +182,12 @@ impl DeviceOperator {
         let Some(stats) = &described.scan_stats else {
             return;
         };
-        let mut pages = self.book.pages();
-        let counts = &mut pages.devices;
-        if stats.state == "FINISHED" && stats.end_time_s > counts.newest_s {
-            counts.newest_s = stats.end_time_s;
-            counts.scans += 1;
-        }
+        self.log.count(&|counts| {
+            if stats.state == "FINISHED" && stats.end_time_s > counts.newest_s {
+                counts.newest_s = stats.end_time_s;
+                counts.scans += 1;
+            }
+        });
     }
 
     fn draw(&mut self, leaves: &[Leaf]) -> Option<Command> {
@@ -191,6 +199,10 @@ impl DeviceOperator {
             .iter()
             .filter(|name| !members.contains(name.as_str()));
         let free: Vec<&String> = free.collect();
+        assert!(
+            leaves.iter().any(|leaf| !is_victim(&leaf.name)),
+            "a disk that is never hurt stays in the pool"
+        );
         let victims: Vec<&Leaf> = leaves.iter().filter(|leaf| is_victim(&leaf.name)).collect();
         let random = &mut self.random;
         let of_free_space = [
@@ -252,7 +264,7 @@ impl DeviceOperator {
     }
 
     fn give(&mut self, command: &Command) -> Result<Result<(), Refusal>, String> {
-        let name = POOL.to_string();
+        let name = self.pool.to_string();
         let path = |disk: &String| format!("{DISKS}/{disk}");
         let house = self.house.clone();
         let administrator = &house.administrator;
@@ -272,7 +284,7 @@ impl DeviceOperator {
                 new,
                 sequential,
             } => {
-                let mut request = joining(old, new, *sequential);
+                let mut request = joining(self.pool, old, new, *sequential);
                 request.replaces = true;
                 administrator.pool_attach(&call, request).map(drop)
             }
@@ -281,7 +293,7 @@ impl DeviceOperator {
                 new,
                 sequential,
             } => {
-                let request = joining(to, new, *sequential);
+                let request = joining(self.pool, to, new, *sequential);
                 administrator.pool_attach(&call, request).map(drop)
             }
             Command::Detach(disk) => {
@@ -349,12 +361,12 @@ impl DeviceOperator {
             }
             Command::Hurt(disk) => {
                 let what = faults::fail_now(&self.machine, disk, &mut self.random);
-                self.book.note(format!("{disk} {what}"));
+                self.log.note(format!("{disk} {what}"));
                 Ok(())
             }
             Command::Wait => {
                 let mut looks = 0..LOOKS_MAX;
-                while looks.next().is_some() && is_scanning(&describe(&house)?) {
+                while looks.next().is_some() && is_scanning(&describe(&house, self.pool)?) {
                     self.host.sleep(LOOK);
                 }
                 Ok(())
@@ -363,9 +375,9 @@ impl DeviceOperator {
     }
 }
 
-fn joining(device: &str, new_device: &str, sequential: bool) -> pool::Attach {
+fn joining(pool: &str, device: &str, new_device: &str, sequential: bool) -> pool::Attach {
     pool::Attach {
-        name: POOL.to_string(),
+        name: pool.to_string(),
         device: format!("{DISKS}/{device}"),
         new_device: format!("{DISKS}/{new_device}"),
         sequential,
@@ -405,9 +417,9 @@ fn gather(top: &VdevStatus, vdev: &VdevStatus, leaves: &mut Vec<Leaf>) {
     }
 }
 
-fn describe(house: &House) -> Result<pool::PoolDescription, String> {
+fn describe(house: &House, pool: &str) -> Result<pool::PoolDescription, String> {
     let request = pool::Describe {
-        names: vec![POOL.to_string()],
+        names: vec![pool.to_string()],
         ..pool::Describe::default()
     };
     let described = house.administrator.pool_describe(&call(), request);
@@ -426,10 +438,10 @@ fn is_scanning(described: &pool::PoolDescription) -> bool {
 ///
 /// # Errors
 /// What the scrub found, or that it does not end.
-pub fn scrub_clean(house: &House, host: &Host) -> Result<(), String> {
+pub fn scrub_clean(house: &House, pool: &str, host: &Host) -> Result<(), String> {
     let wait = |what: &str| {
         for _ in 0..LAST_LOOKS_MAX {
-            let described = describe(house)?;
+            let described = describe(house, pool)?;
             if !is_scanning(&described) {
                 return Ok(described);
             }
@@ -439,7 +451,7 @@ pub fn scrub_clean(house: &House, host: &Host) -> Result<(), String> {
     };
     wait("a scan")?;
     let request = |action| pool::Scrub {
-        name: POOL.to_string(),
+        name: pool.to_string(),
         action,
     };
     let scrub = |action| house.administrator.pool_scrub(&call(), request(action));

@@ -362,7 +362,7 @@ impl World {
             world.look(host)?;
             let house = world.recover(host)?;
             match world.plan.changes_devices {
-                true => devices::scrub_clean(&house, host),
+                true => devices::scrub_clean(&house, POOL, host),
                 false => Ok(()),
             }
         })?;
@@ -693,8 +693,9 @@ impl World {
             are_hurt: self.hurts_changed || !victims.is_quiet(),
         });
         DeviceOperator {
-            book: self.book.clone(),
+            log: Box::new(self.book.clone()),
             house: house.clone(),
+            pool: POOL,
             random: self.random.fork(),
             host: host.clone(),
             machine: self.machine.clone(),
@@ -760,6 +761,20 @@ impl World {
             }
         }
         Ok(())
+    }
+}
+
+impl devices::Log for Book {
+    fn note(&self, line: String) {
+        self.pages().note(line);
+    }
+
+    fn find(&self, what: String) {
+        self.pages().findings.push(what);
+    }
+
+    fn count(&self, change: &dyn Fn(&mut devices::Counts)) {
+        change(&mut self.pages().devices);
     }
 }
 

@@ -1,12 +1,14 @@
 //! Shared by the oracles with a guest machine: scripts that run beside OpenZFS's kernel module, and
 //! records that its `zdb` must find in intent logs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use tarn_oracle::machine::Machine;
 
+use crate::changes::Listing;
 use crate::workspace::{Outcome, openzfs};
 
 /// The longest that a script may take. Software emulation is some twenty times slower than the
@@ -41,4 +43,31 @@ pub fn expect_records(images: &Path, pool: &str, records: &[(&str, &[&str])]) ->
         }
     }
     Ok(())
+}
+
+/// The listings the guest left, `PREFIX-DATASET.jsonl` with `/` as `+`.
+pub fn guest_listing(folder: &Path, prefix: &str) -> Outcome<Listing> {
+    let mut listing = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let dataset = name
+            .strip_prefix(&format!("{prefix}-"))
+            .and_then(|name| name.strip_suffix(".jsonl"));
+        if let Some(dataset) = dataset {
+            let lines = fs::read_to_string(&path)?
+                .lines()
+                .map(str::to_string)
+                .collect();
+            listing.insert(dataset.replace('+', "/"), lines);
+        }
+    }
+    match listing.is_empty() {
+        true => Err("the virtual machine left no listing: the pool was not imported there".into()),
+        false => Ok(listing),
+    }
 }

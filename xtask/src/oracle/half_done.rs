@@ -15,8 +15,7 @@ use tarn_oracle::instance::Instance;
 use tarn_oracle::machine::Machine;
 use tarn_workload::tree::TreeSize;
 
-use super::guest::in_machine;
-use super::kernel::guest_listing;
+use super::guest::{guest_listing, in_machine};
 use crate::changes::{self, Listing};
 use crate::workspace::Outcome;
 

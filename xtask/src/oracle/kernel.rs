@@ -14,7 +14,6 @@
 //! and one in whose logs files are cloned ([`clone_logs`]). Streams go there and back
 //! ([`streams`]), and scans that one has half done are finished by the other ([`half_done`]).
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,6 +21,7 @@ use std::time::Duration;
 use tarn_oracle::instance::Instance;
 use tarn_oracle::machine::Machine;
 
+use super::guest::guest_listing;
 use super::{
     Arguments, Case, cases, clone_logs, half_done, logs, make_pool, snapshots, streams, volume_logs,
 };
@@ -249,33 +249,6 @@ fn take_back(instance: &Instance, share: &Path, pool: &str) -> Outcome {
     match is_changed {
         true => changes::expect_clean(instance, &images, pool, &[]),
         false => Ok(()),
-    }
-}
-
-/// The listings the guest left, `PREFIX-DATASET.jsonl` with `/` as `+`.
-pub(super) fn guest_listing(folder: &Path, prefix: &str) -> Outcome<Listing> {
-    let mut listing = BTreeMap::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let dataset = name
-            .strip_prefix(&format!("{prefix}-"))
-            .and_then(|name| name.strip_suffix(".jsonl"));
-        if let Some(dataset) = dataset {
-            let lines = fs::read_to_string(&path)?
-                .lines()
-                .map(str::to_string)
-                .collect();
-            listing.insert(dataset.replace('+', "/"), lines);
-        }
-    }
-    match listing.is_empty() {
-        true => Err("the virtual machine left no listing: the pool was not imported there".into()),
-        false => Ok(listing),
     }
 }
 
