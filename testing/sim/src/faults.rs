@@ -13,7 +13,6 @@ use tarn_host::{Action, Errno};
 use tarn_hostile::house::DISKS;
 
 use crate::layout::{DISK_BYTES, Layout};
-use crate::work::Taste;
 
 /// Ranges that rot, at most.
 const ROTTEN_MAX: u64 = 40;
@@ -38,8 +37,9 @@ pub struct Victims {
 }
 
 impl Victims {
-    /// Chooses the disks that may be hurt in this world; mostly none.
-    pub fn choose(layout: &Layout, taste: Taste, random: &mut Random) -> Victims {
+    /// Chooses the disks that may be hurt in this world; mostly none. With `has_latest` one disk
+    /// makes others wait most of the time.
+    pub fn choose(layout: &Layout, has_latest: bool, random: &mut Random) -> Victims {
         let mut disks = Vec::new();
         if random.chance(1, 3) {
             for (mut names, parity) in layout.redundant() {
@@ -54,7 +54,7 @@ impl Victims {
             is_slow: random.chance(1, 3),
             is_late: random.chance(1, 3),
             is_quiet: false,
-            latest: (taste == Taste::Race)
+            latest: has_latest
                 .then(|| layout.disks().pop())
                 .flatten()
                 .map(|(name, _)| name),
@@ -65,11 +65,11 @@ impl Victims {
     /// some, spare disks among them.
     pub fn choose_for_changes(
         layout: &Layout,
-        taste: Taste,
+        has_latest: bool,
         spares: &[&str],
         random: &mut Random,
     ) -> Victims {
-        let mut victims = Victims::choose(layout, taste, random);
+        let mut victims = Victims::choose(layout, has_latest, random);
         victims.disks.clear();
         for (mut names, parity) in layout.redundant() {
             random.shuffle(&mut names);

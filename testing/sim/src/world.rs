@@ -295,11 +295,15 @@ impl World {
             Some(_) => None,
             None if plan.changes_devices => Some(Victims::choose_for_changes(
                 &plan.layout,
-                plan.taste,
+                plan.taste == Taste::Race,
                 &SPARES,
                 &mut random,
             )),
-            None => Some(Victims::choose(&plan.layout, plan.taste, &mut random)),
+            None => Some(Victims::choose(
+                &plan.layout,
+                plan.taste == Taste::Race,
+                &mut random,
+            )),
         };
         let machine = SimHost::new(SimOptions {
             switch_one_in: plan.switch_one_in,
