@@ -362,9 +362,11 @@ impl<'a> Case<'a> {
         counts
     }
 
-    /// Whether a file is what was found after the first blocks of a write.
+    /// Whether a file is what was found after the first blocks of a write or a copy.
     fn is_begun(&self, place: usize, file: &File, found: &File) -> bool {
-        let What::File(_, Change::Write { at, bytes }) = &self.actor.calls[place].what else {
+        let What::File(_, Change::Write { at, bytes } | Change::Copy { at, bytes, .. }) =
+            &self.actor.calls[place].what
+        else {
             return false;
         };
         let end = at + bytes.len();
