@@ -2,11 +2,11 @@
 //!
 //! # Mechanism
 //! Four mirrors are made here. In one our scrub is paused, in another our resilver of a device that
-//! missed writes is interrupted by an export: OpenZFS's kernel module finishes both. In the other
-//! two the module is slowed down by its tunables, and its scrub and its resilver are held between
-//! and exported: we finish them. A scrub that is finished has found nothing. A device that was
-//! resilvered has everything: the pool is read from that device alone, and scrubbed by the module,
-//! or listed here.
+//! missed writes is interrupted by the end of the daemon: OpenZFS's kernel module finishes both. In
+//! the other two the module is slowed down by its tunables, and its scrub and its resilver are held
+//! between and exported: we finish them. A scrub that is finished has found nothing. A device that
+//! was resilvered has everything: the pool is read from that device alone, and scrubbed by the
+//! module, or listed here.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ const IMAGE_BYTES: u64 = 2 << 30;
 /// A scan of so much, with random bytes, is not over before the next command.
 const BULK_BYTES: usize = 600 << 20;
 /// Where the module finishes or begins scans, so much is enough.
-const SMALL_BULK_BYTES: usize = 48 << 20;
+const SMALL_BULK_BYTES: usize = 160 << 20;
 /// So often a scrub is begun until one is paused before its end.
 const PAUSES_MAX: usize = 10;
 
@@ -43,7 +43,7 @@ set -u
 failed=0
 P=/sys/module/zfs/parameters
 try() { "$@" || { echo "FAILED: $*"; failed=1; }; }
-import() { try zpool import -o cachefile=none -R "/mnt/$1" -d "/share/$1/images" "$1"; }
+import() { try zpool import -f -o cachefile=none -R "/mnt/$1" -d "/share/$1/images" "$1"; }
 list() { # list POOL PREFIX
   for fs in $(zfs list -H -t filesystem -r -o name "$1"); do
     try /share/tarn-tree manifest --quick "$(zfs get -H -o value mountpoint "$fs")" > "/share/$1/$2-${fs//\//+}.jsonl"
@@ -125,12 +125,14 @@ pub fn exchange(machine: &Machine, instance: &Instance, share: &Path) -> Outcome
             instance.zpool(&format!("export {pool}"))?;
         }
     }
-    // The listing is made before the device comes back: a command later the resilver is over.
+    // An export takes about as long as the resilver: it would often be over then.
     instance.must(
         "zpool",
         &["online", RESILVER_OURS, &image(share, RESILVER_OURS, 1)],
     )?;
-    instance.zpool(&format!("export {RESILVER_OURS}"))?;
+    if !instance.kill_daemon() {
+        return Err("there is no daemon to be killed".into());
+    }
     in_machine(machine, share, "half-done.sh", GUEST)?;
     for (pool, before) in before {
         if pool != RESILVER_THEIRS {
