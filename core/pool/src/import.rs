@@ -418,7 +418,8 @@ fn finish(
             clones.load(directory)?;
             PoolFacts {
                 name: name.as_str().into(),
-                guid: request.candidate.facts.guid,
+                // Labels may have the guid of a change that was not stored.
+                guid: vdevs.config().guid,
                 state: PoolState::Active,
                 host_id: request.owner.host_id,
                 host_name: request.owner.host_name.as_str().into(),

@@ -23,7 +23,7 @@ use tarn_pool::error::ImportError;
 use tarn_pool::multihost;
 use tarn_pool::{CreateRequest, ImportRequest, Mode, NewVdev, Pool, PoolOwner};
 use tarn_probe::{Operation, registry};
-use tarn_vdev::import_search::{DevicePaths, pools, search};
+use tarn_vdev::import_search::{CandidatePool, DevicePaths, SearchResult, pools, search};
 use tarn_vdev::{Need, VdevConfig, VdevKind};
 
 /// A file system without contents.
@@ -196,9 +196,20 @@ fn import_with(
 ) -> Result<Arc<Pool>, ImportError> {
     let found = search(host, &[PathBuf::from("/disks")]);
     let (candidates, _) = pools(&found);
+    import_found(host, (&found, &candidates[0]), mode, owner, operation)
+}
+
+/// Imports this candidate of a search.
+pub fn import_found(
+    host: &Host,
+    (found, candidate): (&SearchResult, &CandidatePool),
+    mode: Mode,
+    owner: &PoolOwner,
+    operation: &Operation,
+) -> Result<Arc<Pool>, ImportError> {
     let request = ImportRequest {
-        candidate: &candidates[0],
-        paths: &DevicePaths::of(&found),
+        candidate,
+        paths: &DevicePaths::of(found),
         name: None,
         mode,
         need: Need::All,
