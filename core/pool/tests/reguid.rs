@@ -1,5 +1,5 @@
-//! `zpool reguid`: power cuts anywhere leave the old guid or the new one, also where a device misses
-//! the change, comes back as it was before, or loses labels.
+//! `zpool reguid`: power cuts anywhere leave the old guid or the new one, also where a device
+//! misses the change, comes back as it was before, or loses labels.
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Scans and changes of devices while actors work: scrubs, resilvers, `attach`, `replace`,
-//! `detach`, `split`, `offline`, `online`, `trim`, `initialize`, and devices that fail meanwhile.
+//! `detach`, `split`, `offline`, `online`, `trim`, `initialize`, `reguid`, and devices that fail
+//! meanwhile.
 //!
 //! # Mechanism
 //! The machine has more disks than the pool. One thread draws commands from what `zpool status`
@@ -37,6 +38,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const LOOKS_MAX: usize = 60;
 /// So many looks at scans that have to end.
 const LAST_LOOKS_MAX: usize = 2000;
+/// So many times the last scrub may give way to a resilver, or not begin while one runs.
+const LAST_SCRUBS_MAX: usize = 5;
 
 /// What was done in a world.
 #[derive(Debug, Clone, Copy, Default)]
@@ -88,6 +91,7 @@ enum Command {
     Trim(FreeSpaceCommand),
     Initialize(FreeSpaceCommand),
     Clear,
+    Reguid,
     /// A victim fails.
     Hurt(String),
     /// Scans get time to come to their end.
@@ -259,6 +263,7 @@ impl DeviceOperator {
             83..86 => Command::Initialize(of_free_space[random.index(of_free_space.len())]),
             86..88 => Command::Clear,
             88..94 if disks.are_hurt => Command::Hurt(one(random, &victims)?.name.clone()),
+            94..96 => Command::Reguid,
             _ => Command::Wait,
         })
     }
@@ -359,6 +364,10 @@ impl DeviceOperator {
                 };
                 administrator.pool_clear(&call, request).map(drop)
             }
+            Command::Reguid => {
+                let request = pool::Reguid { name, guid: None };
+                administrator.pool_reguid(&call, request).map(drop)
+            }
             Command::Hurt(disk) => {
                 let what = faults::fail_now(&self.machine, disk, &mut self.random);
                 self.log.note(format!("{disk} {what}"));
@@ -457,9 +466,18 @@ pub fn scrub_clean(house: &House, pool: &str, host: &Host) -> Result<(), String>
     let scrub = |action| house.administrator.pool_scrub(&call(), request(action));
     // One that was paused would go on where it was. There may be none.
     let _ = scrub(ScrubAction::Stop);
-    scrub(ScrubAction::Start).map_err(|refusal| format!("zpool scrub: {refusal}"))?;
-    let described = wait("the last scrub")?;
-    let stats = described.scan_stats.unwrap_or_default();
+    let mut scrubs = 0..LAST_SCRUBS_MAX;
+    let (described, stats) = loop {
+        let begun = scrub(ScrubAction::Start);
+        let described = wait("the last scrub")?;
+        let stats = described.scan_stats.clone().unwrap_or_default();
+        // A resilver that is asked for meanwhile comes first.
+        let is_scrubbed = begun.is_ok() && stats.function == "SCRUB" && stats.state == "FINISHED";
+        if is_scrubbed || scrubs.next().is_none() {
+            begun.map_err(|refusal| format!("zpool scrub: {refusal}"))?;
+            break (described, stats);
+        }
+    };
     let is_done = stats.function == "SCRUB" && stats.state == "FINISHED";
     match is_done && stats.errors == 0 && described.error_count == 0 {
         true => Ok(()),

@@ -22,6 +22,7 @@ pub mod history;
 pub mod images;
 pub mod judge;
 pub mod layout;
+pub mod pool_guid;
 pub mod script;
 pub mod tree;
 pub mod work;

@@ -28,6 +28,7 @@ use crate::history::Actor;
 use crate::images::Judges;
 use crate::judge;
 use crate::layout::{DISK_BYTES, Layout};
+use crate::pool_guid;
 use crate::script::Script;
 use crate::tree::{FILLING, Tree};
 use crate::work::{Book, Promise, SHARED, Taste, Worker};
@@ -599,9 +600,21 @@ impl World {
         }
     }
 
+    /// By what the pool is found.
+    fn name_or_guid(&self, host: &Host) -> String {
+        let victims = self.victims.as_ref().map(Victims::names);
+        let found_by = pool_guid::name_or_guid(host, POOL, &victims.unwrap_or_default());
+        if found_by != POOL {
+            self.book.note(format!(
+                "several pools have its name; its guid is {found_by}"
+            ));
+        }
+        found_by
+    }
+
     /// Walks the pool as it lies there.
     fn look(&mut self, host: &Host) -> Result<(), String> {
-        let walked = leaks::walk(host, POOL)?;
+        let walked = leaks::walk(host, &self.name_or_guid(host))?;
         self.told.blocks += walked.blocks - walked.clones;
         self.told.clones += walked.clones;
         self.book.note(format!(
@@ -615,7 +628,7 @@ impl World {
     fn recover(&mut self, host: &Host) -> Result<House, String> {
         let house = House::new(host);
         let imported = house
-            .import(Some(POOL), &[])
+            .import(Some(&self.name_or_guid(host)), &[])
             .map_err(|refusal| format!("zpool import: {refusal}"))?;
         if let Some(refused) = imported.refused.first() {
             return Err(format!("zpool import: {refused}"));
