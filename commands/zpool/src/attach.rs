@@ -35,9 +35,9 @@ pub fn replace(session: &Session, arguments: &[String]) -> Outcome {
 fn run(session: &Session, mut request: Attach, waits: bool) -> Outcome {
     let client = session.connect()?;
     let found = pools::find(&client, std::slice::from_ref(&request.name), false)?;
-    let Some(pool) = found.pools.into_iter().next() else {
+    if found.pools.is_empty() {
         return Ok(1);
-    };
+    }
     let words = std::slice::from_ref(&request.new_device);
     let vdevs = vdev_grammar::parse(words).map_err(Failure::Error)?;
     match vdevs.as_slice() {
@@ -53,9 +53,6 @@ fn run(session: &Session, mut request: Attach, waits: bool) -> Outcome {
             let text = format!("{action}: new device must be a single disk");
             return Err(Failure::error(text));
         }
-    }
-    if request.properties.is_empty() {
-        request.properties.extend(crate::add::chosen_ashift(&pool));
     }
     let name = request.name.clone();
     let activity = match request.replaces {

@@ -110,7 +110,6 @@ impl Engine {
             };
             let newcomer = Newcomer {
                 path,
-                ashift: None,
                 spare: Some(spare),
                 is_sequential: false,
             };

@@ -109,8 +109,6 @@ impl Joining {
 pub struct Newcomer<'a> {
     /// Where it is.
     pub path: &'a str,
-    /// `-o ashift`: the sector size to take it for having, as a power of two.
-    pub ashift: Option<u32>,
     /// The hot spare of the pool that it is.
     pub spare: Option<&'a VdevConfig>,
     /// `-s`: a sequential rebuild fills it, and no resilver. A log vdev is emptied instead.
@@ -275,8 +273,7 @@ impl Pool {
             ),
         };
         // A larger physical sector is only slower.
-        let is_asked_for_more = new.ashift.is_some_and(|shift| shift > facts.ashift);
-        if sectors.logical > facts.ashift || is_asked_for_more {
+        if sectors.logical > facts.ashift {
             return Err(VdevChangeError::LargerSectors);
         }
         let guid = new.spare.map(|spare| spare.guid);

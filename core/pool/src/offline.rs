@@ -15,7 +15,8 @@ use tarn_probe::Operation;
 use tarn_vdev::{ExpectedLabels, OutOfUse, Standing};
 
 impl Pool {
-    /// Takes a device out of use, and waits until that is stored.
+    /// Takes a device out of use, and waits until that is stored. A device that is to be faulted
+    /// and is needed becomes degraded instead.
     ///
     /// # Errors
     /// The other devices do not have all its blocks, a log that is not replayed has a block on it,
@@ -33,7 +34,10 @@ impl Pool {
             Some(log) => Some(self.empty_log(log, operation)?),
             None => None,
         };
-        if !self.vdevs().take_out_of_use(guid, how) {
+        let is_fault = matches!(how, OutOfUse::Faulted | OutOfUse::FaultedForNow);
+        let is_out = self.vdevs().take_out_of_use(guid, how);
+        let is_done = is_out || (is_fault && self.vdevs().degrade_by_hand(guid));
+        if !is_done {
             return Err(VdevChangeError::NoReplicas);
         }
         Ok(self.sync_all(operation)?)

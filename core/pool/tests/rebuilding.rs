@@ -37,7 +37,6 @@ fn join(
 ) -> Result<(), VdevChangeError> {
     let new = Newcomer {
         path: &path(disk),
-        ashift: None,
         spare: None,
         is_sequential,
     };

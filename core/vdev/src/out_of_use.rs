@@ -57,6 +57,10 @@ impl VdevTree {
         let Some((top, leaf)) = with_leaf else {
             return false;
         };
+        let is_fault = standing.state == VdevState::Faulted;
+        if is_fault && leaf.is_usable() && !self.may_fault(top, leaf) {
+            return false;
+        }
         if !self.retire(top, leaf, standing) {
             return false;
         }

@@ -111,6 +111,16 @@ fn offline(house: &House, device: &str) -> Vec<String> {
     states(house.administrator.pool_offline(&call(), request).unwrap())
 }
 
+fn fault(house: &House, device: &str) -> Vec<String> {
+    let request = Offline {
+        name: "tank".to_string(),
+        devices: vec![device.to_string()],
+        fault: true,
+        ..Offline::default()
+    };
+    states(house.administrator.pool_offline(&call(), request).unwrap())
+}
+
 fn online(house: &House, device: &str, expand: bool) -> Vec<String> {
     let request = Online {
         name: "tank".to_string(),
@@ -138,6 +148,19 @@ fn shape(house: &House) -> String {
 /// Waits until no device is being filled.
 fn settle(host: &Host, house: &House) {
     while shape(house).contains("replacing") {
+        host.sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Waits until no resilver runs.
+fn finish_resilver(host: &Host, house: &House) {
+    let is_running = || {
+        let scan = house.status("tank").unwrap().scan_stats;
+        scan.is_some_and(|scan| scan.state == "SCANNING")
+    };
+    // It was asked for, and begins when the next group is stored.
+    house.sync().unwrap();
+    while is_running() {
         host.sleep(std::time::Duration::from_millis(50));
     }
 }
@@ -298,6 +321,35 @@ fn power_may_fail_at_any_write_while_a_device_leaves_a_mirror() {
         work: |_, house| detach(house, "a").unwrap(),
         shapes: &["mirror-0(a b)", "b"],
     });
+}
+
+#[test]
+fn a_device_that_is_needed_is_degraded_instead_of_faulted() {
+    let machine = machine(6);
+    let promises = Promises::default();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        create(&house, vec![vdev(VdevKind::Raidz2, &["a", "b", "c", "d"])]);
+        promises.make(&house.files("tank"), 0);
+        join(&house, "d", "new", true).unwrap();
+        assert_eq!(offline(&house, "new"), ["OFFLINE"]);
+        assert_eq!(shape(&house), "raidz2-0(a b c replacing-3(d new))");
+        // The device that is replaced counts as one that may err.
+        assert_eq!(fault(&house, "a"), ["FAULTED"]);
+        assert_eq!(fault(&house, "b"), ["DEGRADED"]);
+        promises.make(&house.files("tank"), 1);
+        promises.check(&house);
+        house.clear("tank").unwrap();
+        finish_resilver(host, &house);
+        assert_eq!(fault(&house, "b"), ["FAULTED"]);
+        detach(&house, "new").unwrap();
+        assert_eq!(fault(&house, "a"), ["FAULTED"]);
+        assert_eq!(fault(&house, "c"), ["DEGRADED"]);
+        promises.make(&house.files("tank"), 2);
+        promises.check(&house);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
 }
 
 #[test]

@@ -48,7 +48,8 @@ impl Administrator {
             true => Joining::InsteadOf(guid),
             false => Joining::Beside(guid),
         };
-        let ashift = super::add::ashift_of(&request.properties)
+        // As in OpenZFS, the new device has the sector size of its vdev.
+        super::add::ashift_of(&request.properties)
             .map_err(|reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason))?;
         match &spare {
             Some(spare) if self.engine.pool_with_spare_in_use(spare.guid).is_some() => {
@@ -60,7 +61,6 @@ impl Administrator {
         }
         let newcomer = Newcomer {
             path: new,
-            ashift,
             spare: spare.as_ref(),
             is_sequential: request.sequential,
         };
