@@ -200,10 +200,10 @@ fn check_mirror(cut: &Cut, context: &str) -> (Guid, usize) {
     checked.unwrap()
 }
 
-/// Cuts power at each write. Gives the guids and numbers of pools that were found.
+/// Cuts power at every other write. Gives the guids and numbers of pools that were found.
 fn cut_mirror_everywhere(trouble: Trouble) -> Vec<(Guid, usize)> {
     let mut results = Vec::new();
-    for cut_after in 1.. {
+    for cut_after in (1..).step_by(2) {
         let cut = run_mirror(trouble, cut_after);
         let (guid, count) = check_mirror(&cut, &format!("{trouble:?}, cut after {cut_after}"));
         results.push((guid, count));
