@@ -161,6 +161,27 @@ fn a_thread_that_polls_for_ever_is_found() {
 }
 
 #[test]
+fn a_thread_that_polls_for_one_that_panicked_is_found() {
+    let run = || {
+        let machine = SimHost::new(SimOptions::seed(1));
+        machine.run(|host| {
+            let worker = host.spawn("worker", || panic!("an assertion failed"));
+            let is_done = std::sync::atomic::AtomicBool::new(false);
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                host.sleep(Duration::from_secs(10));
+            }
+            drop(worker);
+        })
+    };
+    let payload = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+    let message = payload.downcast_ref::<String>().unwrap();
+    assert!(
+        message.contains("came to no end") && message.contains("worker: an assertion failed"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_panic_of_a_thread_that_is_not_joined_is_not_lost() {
     let run = || {
         always_switching(1).run(|host| {

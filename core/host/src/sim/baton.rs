@@ -317,7 +317,10 @@ impl Member {
         let mut state = self.scheduler.state.lock();
         let thread = &mut state.threads[self.number];
         thread.status = Status::Finished;
-        thread.panicked = panicked;
+        if panicked.is_some() && state.panic_end_ns.is_none() {
+            state.panic_end_ns = Some(state.now_ns.saturating_add(AFTER_PANIC_NS));
+        }
+        state.threads[self.number].panicked = panicked;
         for number in state.waiting_for(finished_key(self.number)) {
             state.wake(number, Woken::ByOther);
         }
@@ -416,6 +419,7 @@ impl Scheduler {
             running: None,
             end: None,
             is_ending: false,
+            panic_end_ns: None,
             trace: 0,
             steps: 0,
         };
@@ -470,6 +474,7 @@ impl Scheduler {
                 "it runs once at a time"
             );
             state.end = None;
+            state.panic_end_ns = None;
             state.add_thread("main");
             state.threads[FIRST].status = Status::Running;
             state.running = Some(FIRST);
@@ -538,6 +543,10 @@ const FIRST: usize = 0;
 const NOBODY_WAKES: usize = 0;
 const ANY_FINISHED: usize = 1;
 
+/// So long other threads go on after one panicked that is not joined. They may wait for it forever,
+/// with timeouts.
+const AFTER_PANIC_NS: u64 = 3_600 * 1_000_000_000;
+
 /// What threads that join a thread wait for. Odd, so it is no address of a lock.
 fn finished_key(number: usize) -> usize {
     3 + 2 * number
@@ -552,6 +561,8 @@ struct State {
     end: Option<End>,
     /// The first thread waits for the others to unwind.
     is_ending: bool,
+    /// When the simulation ends because a thread panicked, unless it is joined.
+    panic_end_ns: Option<u64>,
     trace: u64,
     steps: u64,
 }
@@ -642,7 +653,7 @@ impl State {
                 return;
             }
             if let Some(deadline) = self.deadlines().min() {
-                if deadline > self.orders.end_ns && self.end.is_none() {
+                if self.is_too_late(deadline) && self.end.is_none() {
                     let list = self.listing();
                     self.halt(End::OutOfTime(list));
                     continue;
@@ -658,6 +669,14 @@ impl State {
                 self.deadlock();
             }
         }
+    }
+
+    /// Whether the simulation is over by then: its time is up, or a thread panicked, and no other
+    /// has joined it.
+    fn is_too_late(&self, time_ns: u64) -> bool {
+        let has_panicked = self.threads.iter().any(|thread| thread.panicked.is_some());
+        let panic_end_ns = self.panic_end_ns.filter(|_| has_panicked);
+        time_ns > self.orders.end_ns || panic_end_ns.is_some_and(|end_ns| time_ns > end_ns)
     }
 
     fn deadlines(&self) -> impl Iterator<Item = u64> {
