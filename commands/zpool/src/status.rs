@@ -368,6 +368,9 @@ impl Tree<'_> {
         if let Some(remark) = &vdev.remark {
             line.push_str(&format!("  {remark}"));
         }
+        if let Some(note) = &vdev.scan_note {
+            line.push_str(&format!("  ({note})"));
+        }
         if is_leaf {
             let (status, is_asked) = (&vdev.initialization, request.shows_initialization);
             line.push_str(&free_space::initialization_text(status.as_ref(), is_asked));
@@ -543,6 +546,17 @@ mod tests {
             text.contains("\tfxbasic       ONLINE       0     0     0     -     0\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_a_scan_does_to_a_device_stands_behind_it() {
+        for note in ["resilvering", "repairing", "awaiting resilver"] {
+            let mut pool = samples::basic();
+            pool.layout[0].scan_note = Some(note.into());
+            let line = format!("\t  /run/0.img  ONLINE       0     0     0  ({note})\n");
+            let text = shown("", &[pool]);
+            assert!(text.contains(&line), "{text}");
+        }
     }
 
     #[test]

@@ -284,6 +284,12 @@ impl Writer<'_> {
             add("read_errors", Quantity::Count(vdev.read_errors));
             add("write_errors", Quantity::Count(vdev.write_errors));
             add("checksum_errors", Quantity::Count(vdev.checksum_errors));
+            if vdev.scan_written_bytes > 0 {
+                add("scan_processed", Quantity::Bytes(vdev.scan_written_bytes));
+            }
+            if vdev.is_resilver_deferred {
+                add("resilver_deferred", Quantity::Whole(1));
+            }
             if is_leaf {
                 add("slow_ios", Quantity::Count(vdev.slow_ios));
             }
@@ -398,6 +404,19 @@ mod tests {
             text.contains(r#""class":"spare","state":"AVAIL"}"#),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_a_scan_wrote_to_a_device_and_that_it_waits_are_members() {
+        let mut pool = samples::basic();
+        pool.layout[0].scan_written_bytes = 3 << 20;
+        pool.layout[0].is_resilver_deferred = true;
+        let text = shown(&Request::default(), Numbers::Text, pool);
+        let members = concat!(
+            r#""checksum_errors":"0","scan_processed":"3M","#,
+            r#""resilver_deferred":"1","slow_ios":"0""#
+        );
+        assert!(text.contains(members), "{text}");
     }
 
     #[test]

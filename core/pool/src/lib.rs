@@ -76,5 +76,5 @@ pub use import::ImportRequest;
 pub use pool::{Mode, Pool, PoolOwner};
 pub use properties::PoolPropertyChange;
 pub use rebuild::RebuildStatus;
-pub use scan::{ScanChange, ScanPass, ScanRefusal, ScanStatus};
+pub use scan::{LeafScan, ScanChange, ScanPass, ScanRefusal, ScanStatus};
 pub use suspend::ResumeRefusal;

@@ -40,6 +40,9 @@ impl Pool {
         if !is_done {
             return Err(VdevChangeError::NoReplicas);
         }
+        if matches!(how, OutOfUse::Faulted | OutOfUse::FaultedForNow) {
+            self.cancel_works_of(guid);
+        }
         Ok(self.sync_all(operation)?)
     }
 

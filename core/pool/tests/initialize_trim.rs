@@ -5,7 +5,8 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{change_mos, create, import, machine, path};
+use support::files::vdev;
+use support::{change_mos, create, create_of, import, machine, path};
 use tarn_host::{Host, OpenMode};
 use tarn_object::NewObject;
 use tarn_ondisk::object_type::ObjectType;
@@ -14,6 +15,7 @@ use tarn_pool::initialize_trim::{FreeSpaceWork, WorkCommand, WorkRefusal, WorkSt
 use tarn_pool::{Leaving, Mode, Pool};
 use tarn_probe::{IoKind, Operation};
 use tarn_vdev::free_space::FILL_PATTERN;
+use tarn_vdev::{OutOfUse, VdevKind};
 
 const INITIALIZE: FreeSpaceWork = FreeSpaceWork::Initialize;
 const TRIM: FreeSpaceWork = FreeSpaceWork::Trim;
@@ -124,7 +126,7 @@ fn each_copy_of_a_mirror_is_done_by_itself() {
     let machine = machine(&["a", "b"]);
     let run = machine.run(|host| {
         let operation = Operation::unmeasured();
-        let pool = create(host, &["a", "b"], &operation);
+        let pool = create_of(host, vec![vdev(VdevKind::Mirror, &["a", "b"])], &operation);
         for leaf in pool.vdevs().leaves() {
             pool.command_work(leaf.guid, INITIALIZE, start(0), &operation)
                 .unwrap();
@@ -203,6 +205,34 @@ fn wait_for_more(pool: &Pool, than: u64) -> u64 {
         pool.host().sleep(Duration::from_millis(10));
     }
     panic!("TRIM does not go beyond {than} bytes");
+}
+
+#[test]
+fn a_device_that_is_faulted_is_not_gone_over_any_more() {
+    let machine = machine(&["a", "b"]);
+    let run = machine.run(|host| {
+        let operation = Operation::unmeasured();
+        let pool = create_of(host, vec![vdev(VdevKind::Mirror, &["a", "b"])], &operation);
+        let device = leaf(&pool);
+        for kind in [INITIALIZE, TRIM] {
+            // One byte a second: TRIM waits behind its first piece.
+            let started = pool.command_work(device, kind, start(1), &operation);
+            started.unwrap();
+        }
+        wait_for_more(&pool, 0);
+        pool.take_out_of_use(device, OutOfUse::Faulted, &operation)
+            .unwrap();
+        assert_eq!(state(&pool, TRIM), WorkState::Canceled);
+        assert_ne!(state(&pool, INITIALIZE), WorkState::Active);
+        let can_discard = |pool: &Pool| pool.vdevs().leaf(device).unwrap().can_discard();
+        assert!(can_discard(&pool), "it could when it was last open");
+        pool.close(Leaving::Exported, &operation).unwrap();
+        let pool = import(host, Mode::ReadWrite, &operation).unwrap();
+        assert_eq!(state(&pool, TRIM), WorkState::Canceled);
+        assert!(!can_discard(&pool));
+        pool.close(Leaving::Exported, &operation).unwrap();
+    });
+    run.unwrap();
 }
 
 #[test]

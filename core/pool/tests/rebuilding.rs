@@ -12,7 +12,7 @@ use tarn_ondisk::rebuild::{ACTIVE, CANCELED, COMPLETE, Rebuild};
 use tarn_ondisk::scan::{FINISHED, RESILVER, SCRUB};
 use tarn_ondisk::units::Guid;
 use tarn_pool::attach::{Joining, Newcomer};
-use tarn_pool::{Leaving, Mode, Pool, ScanChange, ScanRefusal, VdevChangeError};
+use tarn_pool::{LeafScan, Leaving, Mode, Pool, ScanChange, ScanRefusal, VdevChangeError};
 use tarn_probe::Operation;
 use tarn_vdev::{OutOfUse, VdevKind};
 
@@ -252,6 +252,12 @@ fn another_device_that_joins_has_the_rebuild_begin_anew() {
         let beside = Joining::Beside(leaf(&pool, "a"));
         join(&pool, beside, "b", true, &operation).unwrap();
         host.sleep(Duration::from_millis(500));
+        let mark = |disk| pool.scan_of_leaf(leaf(&pool, disk)).map(LeafScan::text);
+        while mark("b") != Some("resilvering") {
+            assert!(pool.is_rebuilding(), "it was never said to be resilvering");
+            host.sleep(Duration::from_millis(10));
+        }
+        assert_eq!(mark("a"), None);
         join(&pool, beside, "c", true, &operation).unwrap();
         let ended = wait_for_rebuild(host, &pool).unwrap();
         assert_eq!((ended.state, ended.error_count), (COMPLETE, 0));

@@ -8,13 +8,15 @@ use support::{create_of, import, machine, path};
 use tarn_dataset::ops::destroy_snapshot::DestroySnapshots;
 use tarn_dataset::ops::snapshot::TakeSnapshots;
 use tarn_host::Host;
-use tarn_host::sim::{Random, SimHost};
+use tarn_host::sim::{Fault, Random, SimHost};
 use tarn_object::TxEstimate;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::label::DATA_START_BYTES;
 use tarn_ondisk::scan::{CANCELED, FINISHED, RESILVER, SCANNING, SCRUB};
-use tarn_pool::{Leaving, Mode, Pool, ScanChange, ScanRefusal};
+
+use tarn_pool::{LeafScan, Leaving, Mode, Pool, ScanChange, ScanRefusal};
 use tarn_probe::Operation;
+
 use tarn_vdev::{ExpectedLabels, OutOfUse, VdevKind};
 
 fn scrub(host: &Host, pool: &Pool, operation: &Operation) {
@@ -277,6 +279,69 @@ fn a_scrub_beside_snapshots_and_writes_ends_without_errors() {
         assert_eq!((status.scan.state, status.scan.error_count), (FINISHED, 0));
         assert_eq!(status.scan.processed_bytes, 0);
         pool.close(Leaving::Exported, &operation).unwrap();
+    });
+    run.unwrap();
+}
+
+/// What a scan does to the device on a disk.
+fn mark(pool: &Pool, disk: &str) -> Option<LeafScan> {
+    let leaves = pool.vdevs().leaves();
+    let root = pool.vdevs().config();
+    let is_it = |guid| {
+        let leaf = root.find(guid).expect("a leaf of the tree");
+        leaf.path.as_ref().and_then(|path| path.as_str()) == Some(&path(disk))
+    };
+    let leaf = leaves.iter().find(|leaf| is_it(leaf.guid)).unwrap();
+    pool.scan_of_leaf(leaf.guid)
+}
+
+fn wait_for_mark(host: &Host, pool: &Pool, disk: &str, wanted: LeafScan) {
+    for _ in 0..20_000 {
+        if mark(pool, disk) == Some(wanted) {
+            return;
+        }
+        host.sleep(Duration::from_millis(1));
+    }
+    panic!("{disk} was never {}", wanted.text());
+}
+
+fn slow(machine: &SimHost, disk: &str, factor: u32) {
+    let disk = machine.disk(path(disk)).unwrap();
+    disk.inject(Fault::Slow { factor });
+}
+
+#[test]
+fn a_device_is_resilvering_or_repairing_while_a_scan_writes_to_it() {
+    let machine = machine(&DISKS);
+    let world = machine.clone();
+    let run = machine.run(move |host| {
+        let operation = Operation::unmeasured();
+        let shape = vdev(VdevKind::Mirror, &["a", "b"]);
+        let pool = create_of(host, vec![shape], &operation);
+        let (first, second) = (pool.vdevs().leaves()[0].guid, pool.vdevs().leaves()[1].guid);
+        let take_out = |leaf, how| assert!(pool.vdevs().take_out_of_use(leaf, how));
+        take_out(second, OutOfUse::OfflineForNow);
+        write_files(&pool, 60, &operation);
+        slow(&world, "b", 1000);
+        pool.vdevs().bring_online(second, ours(&pool));
+        pool.request_resilver(&operation).unwrap();
+        wait_for_mark(host, &pool, "b", LeafScan::Resilvering);
+        assert_eq!(mark(&pool, "a"), None);
+        slow(&world, "b", 1);
+        wait_for_scan(host, &pool);
+        assert_eq!(mark(&pool, "b"), None);
+        damage(&world, "a", 400, &mut Random::new(11));
+        slow(&world, "a", 50);
+        let begun = pool.change_scan(ScanChange::Scrub, &operation).unwrap();
+        begun.unwrap();
+        wait_for_mark(host, &pool, "a", LeafScan::Repairing);
+        assert_eq!(mark(&pool, "b"), None);
+        // A device that is faulted is not said to be repaired.
+        take_out(first, OutOfUse::FaultedForNow);
+        assert_eq!(mark(&pool, "a"), None);
+        slow(&world, "a", 1);
+        wait_for_scan(host, &pool);
+        pool.close(Leaving::Kept, &operation).unwrap();
     });
     run.unwrap();
 }

@@ -146,7 +146,7 @@ impl RebuildCopier {
         let mut writes = Vec::new();
         for (offset, data) in self.read.drain(..) {
             for leaf in &devices.targets {
-                writes.push((leaf.guid, widen(data.len())));
+                writes.push((leaf, widen(data.len())));
                 ios.push(LeafIo::write(leaf, on_device(offset), data.clone(), None));
             }
         }
@@ -160,10 +160,13 @@ impl RebuildCopier {
         }
         let outcomes = queue::run(ios, IoPriority::Rebuild, operation);
         let mut outcomes = outcomes.into_iter();
-        for (guid, bytes) in writes {
+        for (leaf, bytes) in writes {
             match outcomes.next().expect("each write has an outcome") {
-                Ok(_) => copied.written_bytes += bytes,
-                Err(_) => copied.failed.push(guid),
+                Ok(_) => {
+                    leaf.note_rebuild_written(bytes);
+                    copied.written_bytes += bytes;
+                }
+                Err(_) => copied.failed.push(leaf.guid),
             }
         }
         for (index, (range, outcome)) in next.iter().zip(outcomes).enumerate() {

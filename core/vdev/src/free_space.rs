@@ -16,6 +16,7 @@ use crate::queue::{self, LeafIo};
 use crate::tree::VdevTree;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tarn_host::Buffer;
 use tarn_host::device::{Request, WriteData};
 use tarn_ondisk::declare::{narrow, widen};
@@ -76,11 +77,11 @@ impl VdevTree {
 }
 
 impl Leaf {
-    /// Whether it can be told that ranges are free.
+    /// Whether it can be told that ranges are free, or could when it was last open: a device that
+    /// is taken out of use keeps the answer.
     #[doc(alias = "vdev_has_trim")]
     pub fn can_discard(&self) -> bool {
-        let window = self.window();
-        window.is_some_and(|window| window.info().can_discard)
+        self.can_discard.load(Ordering::Relaxed)
     }
 
     /// Fills a free range with the pattern.

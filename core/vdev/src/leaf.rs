@@ -145,6 +145,12 @@ pub struct Leaf {
     last_end: AtomicU64,
     /// It failed and stays in use, because the other leaves of its vdev do not have all its blocks.
     has_failed: AtomicBool,
+    /// What the last scan, and the last rebuild, has written to it, in bytes.
+    scan_written_bytes: AtomicU64,
+    rebuild_written_bytes: AtomicU64,
+    /// Its device, when it was last opened, could be told that ranges are free.
+    #[doc(alias = "vdev_has_trim")]
+    pub(crate) can_discard: AtomicBool,
     /// Its standing is stored, and holds when the pool is opened again (not `zpool offline -t`).
     is_lasting: AtomicBool,
     /// The newest uberblock that was written to it, and the one that was tried last.
@@ -222,6 +228,9 @@ impl Leaf {
             in_flight: AtomicU64::new(0),
             last_end: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
+            can_discard: AtomicBool::new(false),
+            scan_written_bytes: AtomicU64::new(0),
+            rebuild_written_bytes: AtomicU64::new(0),
             is_lasting: AtomicBool::new(true),
             written_uberblock: AtomicU64::new(0),
             tried_uberblock: AtomicU64::new(0),
@@ -252,6 +261,9 @@ impl Leaf {
         leaf.depth.set(self.depth.fixed());
         Leaf {
             has_failed: AtomicBool::new(self.has_failed.load(Ordering::Relaxed)),
+            can_discard: AtomicBool::new(self.can_discard.load(Ordering::Relaxed)),
+            scan_written_bytes: load(&self.scan_written_bytes),
+            rebuild_written_bytes: load(&self.rebuild_written_bytes),
             is_lasting: AtomicBool::new(self.is_lasting()),
             unflushed_birth: load(&self.unflushed_birth),
             newest_birth: load(&self.newest_birth),
@@ -350,6 +362,42 @@ impl Leaf {
     pub fn is_usable(&self) -> bool {
         let state = self.state.read();
         state.window.is_some() && state.standing.state.is_usable()
+    }
+
+    /// What the scan that runs, or else the last one since the pool was opened, has written to it,
+    /// in bytes.
+    #[doc(alias = "vs_scan_processed")]
+    pub fn scan_written_bytes(&self) -> u64 {
+        self.scan_written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What the rebuild of its vdev that runs, or else the last one since the pool was opened, has
+    /// written to it, in bytes.
+    #[doc(alias = "vs_rebuild_processed")]
+    pub fn rebuild_written_bytes(&self) -> u64 {
+        self.rebuild_written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A scan has written to it.
+    pub(crate) fn note_scan_written(&self, bytes: u64) {
+        self.scan_written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A rebuild has written to it.
+    pub(crate) fn note_rebuild_written(&self, bytes: u64) {
+        self.rebuild_written_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A scan begins.
+    #[doc(alias = "vdev_scan_stat_init")]
+    pub fn forget_scan_written(&self) {
+        self.scan_written_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// A rebuild of its vdev begins.
+    pub fn forget_rebuild_written(&self) {
+        self.rebuild_written_bytes.store(0, Ordering::Relaxed);
     }
 
     /// True if it is usable and its dirty time log is empty.
@@ -482,6 +530,8 @@ impl Leaf {
     }
 
     fn set_window(&self, window: Window, standing: Standing) {
+        let can_discard = window.info().can_discard;
+        self.can_discard.store(can_discard, Ordering::Relaxed);
         let mut state = self.state.write();
         state.window = Some(window);
         let before = std::mem::replace(&mut state.standing, standing);

@@ -263,12 +263,16 @@ impl VdevTree {
             ios.len() == of.len() && of.iter().all(|index| *index < results.len()),
             "each repair belongs to a request"
         );
-        let sizes: Vec<(Guid, u64)> = ios.iter().map(|io| (io.leaf.guid, size_of(io))).collect();
+        let leaf_and_size = |io: &LeafIo| (io.leaf.clone(), size_of(io));
+        let written: Vec<(Arc<Leaf>, u64)> = ios.iter().map(leaf_and_size).collect();
         let outcomes = queue::run(ios, queue::write_class(operation), operation);
-        for (((guid, size), outcome), index) in sizes.into_iter().zip(outcomes).zip(of) {
+        for (((leaf, size), outcome), index) in written.into_iter().zip(outcomes).zip(of) {
             match outcome {
-                Ok(_) => results[index].repaired_bytes += size,
-                Err(_) => results[index].lacking.push(guid),
+                Ok(_) => {
+                    leaf.note_scan_written(size);
+                    results[index].repaired_bytes += size;
+                }
+                Err(_) => results[index].lacking.push(leaf.guid),
             }
         }
     }

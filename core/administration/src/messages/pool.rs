@@ -565,6 +565,15 @@ pub struct VdevStatus {
     /// Direct writes whose data changed while it was written.
     #[serde(default)]
     pub direct_errors: u64,
+    /// Leaf: what a scan does to it: `resilvering`, `repairing` or `awaiting resilver`.
+    #[serde(default)]
+    pub scan_note: Option<String>,
+    /// Leaf: what the last scan has written to it, in bytes.
+    #[serde(default)]
+    pub scan_written_bytes: u64,
+    /// Leaf: the next resilver gives it what the one that runs does not.
+    #[serde(default)]
+    pub is_resilver_deferred: bool,
     /// Leaf: whether it can be told that ranges are free.
     #[serde(default)]
     pub trim_supported: bool,

@@ -201,14 +201,18 @@ fn refusal_of(action: String, kind: FreeSpaceWork, why: &WorkRefusal) -> Refusal
     Refusal::new(kind, action, reason)
 }
 
-/// Adds how far devices are initialized and trimmed to their status.
+/// Adds how far devices are initialized and trimmed, and whether a scan writes to them, to their
+/// status.
 pub(super) fn add_status(pool: &Pool, vdev: &mut VdevStatus) {
     if vdev.children.is_empty() {
         let guid = Guid::from(vdev.guid);
         let status = |kind| pool.work_status(guid, kind).and_then(status_of);
         vdev.initialization = status(FreeSpaceWork::Initialize);
         vdev.trim = status(FreeSpaceWork::Trim);
+        vdev.scan_note = pool.scan_of_leaf(guid).map(|scan| scan.text().to_string());
+        vdev.is_resilver_deferred = pool.is_resilver_deferred(guid);
         let leaf = pool.vdevs().leaf(guid);
+        vdev.scan_written_bytes = leaf.as_ref().map_or(0, |leaf| leaf.scan_written_bytes());
         vdev.trim_supported = leaf.is_some_and(|leaf| leaf.can_discard());
     }
     vdev.children

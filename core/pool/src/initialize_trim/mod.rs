@@ -260,6 +260,22 @@ impl Pool {
         self.sync_all(operation)
     }
 
+    /// Cancels what goes on at a device that is faulted. It is stored with the next txg.
+    pub(crate) fn cancel_works_of(&self, device: Guid) {
+        let root = self.vdevs().config();
+        let Some(zap) = root.find(device).and_then(zap_of) else {
+            return;
+        };
+        for key in FreeSpaceWork::ALL.map(|kind| (zap, kind)) {
+            self.end_thread(key);
+            let state = self.works.0.lock().get(&key).map(|work| work.stored.state);
+            if state == Some(WorkState::Active) {
+                // A pool that is suspended or being closed stores nothing.
+                drop(self.set_work_state(key, WorkState::Canceled));
+            }
+        }
+    }
+
     /// Ends a thread, and leaves it to the sync to store how far it came.
     fn rest_thread(&self, key: Key) {
         if self.end_thread(key) {
@@ -319,7 +335,8 @@ impl Pool {
             };
             work.progress = Arc::default();
         }
-        if rate != 0 {
+        // The ZAP has no rate of an initialization.
+        if rate != 0 && key.1 == FreeSpaceWork::Trim {
             work.stored.rate = rate;
         }
         if is_secure {

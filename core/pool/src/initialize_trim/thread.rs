@@ -167,7 +167,7 @@ impl Pass<'_> {
                 continue;
             }
             for piece in pieces(range, self.piece_bytes_max()) {
-                if hold.is_wanted() {
+                if !self.keep_rate(hold)? {
                     return Ok(false);
                 }
                 self.device()?;
@@ -205,7 +205,7 @@ impl Pass<'_> {
         self.progress.next_offset.store(end, Ordering::Release);
         self.progress.done_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.store_progress();
-        self.keep_rate()
+        Ok(())
     }
 
     /// Has the sync store the progress, from time to time.
@@ -226,9 +226,9 @@ impl Pass<'_> {
         }
     }
 
-    /// Waits while it is ahead of its rate. A hold of the caller is short of that by one piece.
+    /// Waits while it is ahead of its rate. False as soon as an allocation wants the metaslab.
     #[doc(alias = "vdev_trim_calculate_rate")]
-    fn keep_rate(&self) -> Result<(), Ended> {
+    fn keep_rate(&self, hold: &MetaslabHold) -> Result<bool, Ended> {
         let is_ahead = || {
             let elapsed_ns = self
                 .pool
@@ -238,11 +238,11 @@ impl Pass<'_> {
             let elapsed_ms = u128::from(elapsed_ns / 1_000_000) + 1;
             u128::from(self.moved) * 1000 / elapsed_ms > u128::from(self.plan.rate)
         };
-        while self.plan.rate > 0 && is_ahead() {
+        while self.plan.rate > 0 && is_ahead() && !hold.is_wanted() {
             self.device()?;
             self.pool.host().sleep(RATE_INTERVAL);
         }
-        Ok(())
+        Ok(!hold.is_wanted())
     }
 }
 

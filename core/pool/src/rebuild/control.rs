@@ -25,6 +25,10 @@ pub(crate) fn begin(scope: &SyncScope<'_>, id: VdevId) -> Result<(), PoolError> 
         pool.scans.running().is_none(),
         "no scan runs beside a rebuild"
     );
+    let leaves = pool.vdevs().leaves().into_iter();
+    leaves
+        .filter(|leaf| pool.vdevs().top_of(leaf.guid) == Some(id))
+        .for_each(|leaf| leaf.forget_rebuild_written());
     // A device that failed while it joined is not to be filled: the thread finds that.
     let missed = pool.vdevs().births_to_rebuild(id);
     let missed = missed.unwrap_or(Txg::INITIAL..=scope.writer.tx.txg());

@@ -84,6 +84,13 @@ impl Pool {
         states.any(|state| state.stored.state == ACTIVE)
     }
 
+    /// Whether the rebuild of a vdev is active.
+    pub(crate) fn is_rebuilding_vdev(&self, id: VdevId) -> bool {
+        let rebuilds = self.rebuilds.0.lock();
+        let state = rebuilds.get(&id);
+        state.is_some_and(|state| state.stored.state == ACTIVE)
+    }
+
     /// Starts the threads of the rebuilds that are active and have none. Called when the pool is
     /// open, and when devices are in use again.
     #[doc(alias = "vdev_rebuild_restart")]

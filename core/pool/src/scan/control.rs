@@ -345,6 +345,8 @@ impl Pool {
         self.end_error_scrub(scope, false)?;
         self.forget_error_scrub(scope)?;
         error_log::keep_left(scope)?;
+        let leaves = self.vdevs().leaves();
+        leaves.iter().for_each(|leaf| leaf.forget_scan_written());
         let groups = self.space().group_totals();
         let allocated = groups.iter().map(|group| group.totals.allocated);
         let allocated = allocated.fold(AllocatedSize::ZERO, AllocatedSize::saturating_add);

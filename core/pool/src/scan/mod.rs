@@ -49,4 +49,4 @@ mod workers;
 
 pub use control::{ScanChange, ScanRefusal};
 pub use progress::Pass as ScanPass;
-pub use status::ScanStatus;
+pub use status::{LeafScan, ScanStatus};
