@@ -180,3 +180,29 @@ fn a_pool_that_is_not_there_is_remembered_though_another_has_its_name() {
     std::fs::rename(away, disk(folder, "two")).unwrap();
     drop(Daemon::start(folder, &["one", "two"], 0));
 }
+
+#[test]
+fn a_pool_that_got_another_guid_just_before_a_crash_is_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let daemon = Daemon::start(folder, &[], 0);
+    daemon.create(folder, "one");
+    daemon.create(folder, "two");
+    let cache_file = folder.join("zpool.cache");
+    let before = std::fs::read(&cache_file).unwrap();
+    let reguid = pool::Reguid {
+        name: "one".to_string(),
+        guid: Some(4711),
+    };
+    let administrator = &daemon.administrator;
+    administrator.pool_reguid(&Call::default(), reguid).unwrap();
+    drop(daemon);
+    // The cache file was not written.
+    std::fs::write(&cache_file, before).unwrap();
+    drop(Daemon::start(folder, &["one", "two"], 0));
+    // The old guid is forgotten.
+    let daemon = Daemon::start(folder, &["one", "two"], 0);
+    daemon.export("one");
+    drop(daemon);
+    drop(Daemon::start(folder, &["two"], 0));
+}

@@ -2,11 +2,12 @@
 //! without being exported at the stop.
 
 use crate::engine::Engine;
-use crate::importing::cache_file::cached_pools;
+use crate::importing::cache_file::{CachedPool, cached_pools};
 use crate::importing::requests::{Import, Search};
 use crate::presence::Presence;
 use crate::refusals::{Refusal, RefusalKind, of_task};
 use std::collections::BTreeSet;
+use tarn_ondisk::units::Guid;
 use tarn_pool::Leaving;
 
 /// The reason for a pool that does not answer when the daemon stops.
@@ -26,43 +27,53 @@ impl Engine {
         self.keep_in_cache_file(&cached);
         let mut warnings = Vec::new();
         for pool in cached {
-            let name = pool.facts.name.to_string();
-            // Disks get other names when the machine starts, so their folders are searched too.
-            // Files do not: a file beside a missing one may be a copy of it.
-            let places = match pool.paths.iter().any(|path| path.starts_with("/dev")) {
-                true => self.with_folders(pool.paths, &BTreeSet::from([pool.facts.guid])),
-                false => pool.paths,
-            };
-            let search = Search {
-                places: places
-                    .iter()
-                    .map(|path| path.display().to_string())
-                    .collect(),
-                ..Search::default()
-            };
-            let request = Import {
-                search,
-                pool: Some(pool.facts.guid.get().to_string()),
-                rename: Some(name.clone()),
-                ..Import::default()
-            };
-            let operation = self.operation(0);
-            match self.import(&Presence::default(), &request, &operation) {
-                Ok(imported) => {
-                    let warning = |text| {
-                        let action = format!("pool '{name}'");
-                        Refusal::new(RefusalKind::Busy, action, text)
-                    };
-                    warnings.extend(imported.warnings.into_iter().map(warning));
-                }
-                Err(refusal) => warnings.push(refusal),
-            }
-            operation.finish();
+            warnings.extend(self.import_cached(&pool));
         }
         let operation = self.operation(0);
         warnings.extend(self.mount_by_hand_again(&operation));
         operation.finish();
         warnings
+    }
+
+    /// Imports a pool of the cache file. Gives what went wrong.
+    fn import_cached(&self, pool: &CachedPool) -> Vec<Refusal> {
+        let name = pool.facts.name.to_string();
+        // Disks get other names when the machine starts, so their folders are searched too. Files
+        // do not: a file beside a missing one may be a copy of it.
+        let paths = pool.paths.clone();
+        let places = match paths.iter().any(|path| path.starts_with("/dev")) {
+            true => self.with_folders(paths, &BTreeSet::from([pool.facts.guid])),
+            false => paths,
+        };
+        let places = places.iter().map(|path| path.display().to_string());
+        let search = Search {
+            places: places.collect(),
+            ..Search::default()
+        };
+        let operation = self.operation(0);
+        let import = |guid: Guid| {
+            let request = Import {
+                search: search.clone(),
+                pool: Some(guid.get().to_string()),
+                rename: Some(name.clone()),
+                ..Import::default()
+            };
+            self.import(&Presence::default(), &request, &operation)
+        };
+        let mut imported = import(pool.facts.guid);
+        let is_missing = matches!(&imported, Err(refusal) if refusal.kind == RefusalKind::NotFound);
+        if is_missing && let Some(guid) = self.guid_after_reguid(pool, &search) {
+            imported = import(guid).and_then(|imported| {
+                self.keep_no_longer_as(pool.facts.guid)?;
+                Ok(imported)
+            });
+        }
+        operation.finish();
+        let warning = |text| Refusal::new(RefusalKind::Busy, format!("pool '{name}'"), text);
+        match imported {
+            Ok(imported) => imported.warnings.into_iter().map(warning).collect(),
+            Err(refusal) => vec![refusal],
+        }
     }
 
     /// The daemon is about to stop and waits for the calls under way: calls that only watch end.

@@ -10,15 +10,20 @@
 //! imported, or when it is exported by its name.
 //!
 //! # After a crash
-//! The file is the old one or the new one. Its contents are a hint: labels decide.
+//! The file is the old one or the new one. Its contents are a hint: labels decide. It may have the
+//! guid that a pool had before `zpool reguid`; the start recognizes the pool by its name and its
+//! top-level vdevs then.
 
 use crate::engine::{Engine, OpenPool, Remembered};
+use crate::importing::requests::Search;
 use crate::refusals::{Refusal, RefusalKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
+use tarn_ondisk::units::Guid;
 use tarn_pool::events::class;
+use tarn_vdev::import_search::CandidatePool;
 use tarn_vdev::{PoolFacts, VdevConfig};
 
 /// A pool in the cache file.
@@ -29,6 +34,21 @@ pub struct CachedPool {
     pub paths: Vec<PathBuf>,
     /// Its whole configuration.
     stored: NvList,
+}
+
+impl CachedPool {
+    /// Whether a candidate is this pool under another guid: it has the name and the top-level
+    /// vdevs.
+    fn is_under_another_guid(&self, candidate: &CandidatePool) -> bool {
+        let tops = |root: &VdevConfig| -> BTreeSet<Guid> {
+            let tops = root.children.iter().map(|top| top.guid);
+            tops.filter(|guid| *guid != Guid::ZERO).collect()
+        };
+        let tree = self.stored.list("vdev_tree").ok();
+        let root = tree.and_then(|tree| VdevConfig::parse(tree).ok());
+        candidate.facts.name == self.facts.name
+            && root.is_some_and(|root| tops(&root) == tops(&candidate.root))
+    }
 }
 
 /// Reads a cache file. A missing file has no pools.
@@ -85,6 +105,22 @@ impl Engine {
             (pool.facts.guid, (name, pool.stored.clone()))
         };
         *waiting = cached.iter().map(entry).collect();
+    }
+
+    /// The guid that a pool of the cache file has now, where it is not found under its own: power
+    /// failed before `zpool reguid` had written the file. None where it is not found at all.
+    pub(crate) fn guid_after_reguid(&self, cached: &CachedPool, places: &Search) -> Option<Guid> {
+        let found = self.look_for_pools(places).ok()?;
+        let candidates = found.candidates.iter();
+        let mut same = candidates.filter(|pool| cached.is_under_another_guid(pool));
+        let first = same.next()?;
+        same.next().is_none().then_some(first.facts.guid)
+    }
+
+    /// Ends that for a pool that is open now, and had this guid in the cache file.
+    pub(crate) fn keep_no_longer_as(&self, guid: Guid) -> Result<(), Refusal> {
+        self.remembering.lock().remove(&guid);
+        self.remember_pools(&[])
     }
 
     /// Ends that for a pool that is open now: an open pool is in the cache file anyway.
