@@ -40,7 +40,7 @@ impl Pool {
         if !is_done {
             return Err(VdevChangeError::NoReplicas);
         }
-        if matches!(how, OutOfUse::Faulted | OutOfUse::FaultedForNow) {
+        if is_fault && is_out {
             self.cancel_works_of(guid);
         }
         Ok(self.sync_all(operation)?)
