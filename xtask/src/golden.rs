@@ -28,6 +28,7 @@ use tarn_oracle::{judge, program};
 use tarn_workload::tree;
 
 use crate::changes;
+use crate::golden_status;
 use crate::golden_streams;
 use crate::workspace::{Outcome, Steps, fixtures, openzfs, programs, scratch};
 
@@ -95,8 +96,17 @@ pub fn golden(arguments: &Arguments) -> Outcome {
         steps.run("golden streams, received", || {
             golden_streams::receive_fixture(&fixtures, arguments.keep)
         });
+        steps.run("golden damaged, scrubbed", || {
+            golden_status::scrub_fixture(&fixtures, arguments.keep)
+        });
     }
     for name in &names {
+        if name == golden_status::DAMAGED {
+            steps.run("golden damaged, scrubbed", || {
+                golden_status::scrub_fixture(&fixtures, arguments.keep)
+            });
+            continue;
+        }
         if name == WITH_LOG {
             steps.run("golden zil, replayed", || {
                 replay_fixture(&fixtures, arguments.keep)

@@ -13,6 +13,7 @@ mod conformance;
 mod demo;
 mod fuzz;
 mod golden;
+mod golden_status;
 mod golden_streams;
 mod hostile;
 mod oracle;

@@ -337,6 +337,6 @@ pub(crate) fn parts(
     Ok(vec![Part {
         pointer: *pointer,
         size: pointer.physical_size(),
-        bytes: io.fetch(&stored, operation)?,
+        bytes: io.fetch(&stored, None, operation)?,
     }])
 }

@@ -29,7 +29,7 @@ use crate::queue::classes::is_waited_for;
 use crate::queue::depth::Depth;
 use crate::queue::room::Room;
 use crate::ranks;
-use crate::reports::{Report, ReportKind, Reports};
+use crate::reports::{Report, ReportKind, ReportedIo, Reports};
 use crate::sizes::DEVICE_BYTES_MIN;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -398,6 +398,12 @@ impl Leaf {
     /// A rebuild of its vdev begins.
     pub fn forget_rebuild_written(&self) {
         self.rebuild_written_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that do not verify, and reports them.
+    pub(crate) fn note_mismatch(&self, request: ReportedIo) {
+        self.errors.count_checksum();
+        self.report(ReportKind::Checksum { request });
     }
 
     /// True if it is usable and its dirty time log is empty.

@@ -23,7 +23,7 @@ use crate::leaf::Leaf;
 use crate::place::Place;
 use crate::queue::{self, LeafIo, Outcome};
 use crate::reconstruct::{self, GivenRow, Solved};
-use crate::reports::{ReportKind, ReportedIo};
+use crate::reports::ReportedIo;
 use crate::top::TopVdev;
 use crate::tree::VdevTree;
 use std::collections::BTreeMap;
@@ -391,14 +391,11 @@ impl OneRead<'_> {
 
     /// Counts bytes of a device that do not verify, and reports them.
     fn note_mismatch(&self, leaf: &Leaf, offset: u64, bytes: u64) {
-        leaf.errors.count_checksum();
-        leaf.report(ReportKind::Checksum {
-            request: ReportedIo {
-                kind: IoKind::Read,
-                priority: queue::read_class(self.operation),
-                offset,
-                bytes,
-            },
+        leaf.note_mismatch(ReportedIo {
+            kind: IoKind::Read,
+            priority: queue::read_class(self.operation),
+            offset,
+            bytes,
         });
     }
 
@@ -630,29 +627,28 @@ impl OneRead<'_> {
         self.failed(failures)
     }
 
-    /// Counts an error that redundancy could not make good.
+    /// Describes an error that redundancy could not make good. A vdev with children counts reads
+    /// that devices did not answer; wrong bytes are counted at the devices alone.
     fn failed(&self, devices: Vec<LeafFailure>) -> VdevReadError {
         let Place {
             vdev, offset, size, ..
         } = self.request.place;
-        let counters = [&self.top.errors, &self.tree.errors];
         if devices.iter().any(LeafFailure::is_checksum) {
-            let blamed = counters.iter().filter(|_| self.blames());
-            blamed.for_each(|errors| errors.count_checksum());
-            VdevReadError::Checksum {
+            return VdevReadError::Checksum {
                 vdev,
                 offset,
                 size,
                 devices,
-            }
-        } else {
-            counters.iter().for_each(|errors| errors.count_read());
-            VdevReadError::Unreadable {
-                vdev,
-                offset,
-                size,
-                devices,
-            }
+            };
+        }
+        if self.top.standing().state.is_usable() {
+            self.top.errors.count_read();
+        }
+        VdevReadError::Unreadable {
+            vdev,
+            offset,
+            size,
+            devices,
         }
     }
 }

@@ -10,8 +10,10 @@
 //! A *resilver* reads the block once, from devices that have it, and writes its copy or column to
 //! each device in use that misses it.
 //!
-//! Where the batch gives no bytes that verify, the place is read once more as any reader would
-//! ([`read`](crate::read)), with all combinations and all error counts.
+//! Where the batch gives no bytes that verify, all devices that gave bytes get a checksum error,
+//! and the place is read once more as any reader would ([`read`](crate::read)), with all
+//! combinations and all error counts: a device counts two errors for a block that nothing repairs,
+//! as in OpenZFS.
 //!
 //! # Invariants
 //! - Only bytes of a block that verified are written, and only while its place is settled: the
@@ -27,9 +29,10 @@ use crate::place::{PhysicalWrite, Place};
 use crate::queue::{self, LeafIo, Outcome};
 use crate::read::{ReadRequest, Settled, Verify};
 use crate::reconstruct::{self, GivenRow};
+use crate::reports::ReportedIo;
 use crate::top::TopVdev;
 use crate::tree::VdevTree;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -38,7 +41,7 @@ use tarn_host::canary::{Canary, sings};
 use tarn_host::device::WriteData;
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::units::{Guid, Txg, VdevId};
-use tarn_probe::{Operation, Outcome as Happened};
+use tarn_probe::{IoKind, IoPriority, Operation, Outcome as Happened};
 
 /// What a scan does with a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -312,10 +315,28 @@ struct OneScrub<'a> {
 impl OneScrub<'_> {
     /// Finds the right bytes and plans the repair of all others. False if no bytes verify.
     fn judge(&self, parts: Vec<Part>, repairs: &mut Repairs) -> bool {
-        match self.rows {
+        let is_judged = match self.rows {
             [row] if row.parity == 0 => self.judge_copies(row, &parts, repairs),
             _ => self.judge_rows(&parts, repairs),
+        };
+        if !is_judged && self.are_enough(&parts) {
+            let given = parts.iter().filter(|part| part.outcome.is_ok());
+            given.for_each(|part| self.blame(part));
         }
+        is_judged
+    }
+
+    /// Whether the parts that were read would give the block if they were right: in each row, no
+    /// more columns are lacking than parity rebuilds.
+    fn are_enough(&self, parts: &[Part]) -> bool {
+        let mut rows = self.rows.iter().enumerate();
+        rows.all(|(index, row)| {
+            let is_given = |part: &&Part| part.row == index && part.outcome.is_ok();
+            let given = parts.iter().filter(is_given);
+            let given = given.filter(|part| !self.misses(part.leaf));
+            let columns: BTreeSet<usize> = given.map(|part| part.column).collect();
+            columns.len() + row.parity >= row.columns.len()
+        })
     }
 
     fn misses(&self, leaf: usize) -> bool {
@@ -361,7 +382,7 @@ impl OneScrub<'_> {
                 continue;
             }
             if part.outcome.is_ok() {
-                self.blame(part.leaf);
+                self.blame(part);
             }
             let data = data.get_or_insert_with(|| WriteData::from(Buffer::from_slice(&truth)));
             self.repair(
@@ -403,7 +424,7 @@ impl OneScrub<'_> {
                 continue;
             }
             if part.outcome.is_ok() {
-                self.blame(part.leaf);
+                self.blame(part);
             }
             let data = shared
                 .entry((part.row, part.column))
@@ -443,9 +464,15 @@ impl OneScrub<'_> {
         solved.map(|solved| solved.block)
     }
 
-    fn blame(&self, leaf: usize) {
-        if (self.request.is_settled)() && !self.misses(leaf) {
-            self.top.leaves[leaf].errors.count_checksum();
+    fn blame(&self, part: &Part) {
+        if (self.request.is_settled)() && !self.misses(part.leaf) {
+            let column = self.rows[part.row].columns[part.column];
+            self.top.leaves[part.leaf].note_mismatch(ReportedIo {
+                kind: IoKind::Read,
+                priority: IoPriority::Scrub,
+                offset: column_offset(column),
+                bytes: widen(column.size),
+            });
         }
     }
 

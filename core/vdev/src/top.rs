@@ -288,11 +288,11 @@ impl TopVdev {
                 errors: leaf.errors.values(),
                 statistics: leaf.probes.statistics.snapshot(),
                 standing: leaf.standing(),
-                ..parent_health(config, Vec::new(), &ErrorCounters::default())
+                ..parent_health(config, Vec::new())
             },
             None => {
                 let children = config.children.iter().map(|child| self.health_below(child));
-                parent_health(config, children.collect(), &ErrorCounters::default())
+                parent_health(config, children.collect())
             }
         }
     }

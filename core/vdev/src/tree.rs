@@ -12,7 +12,7 @@
 use crate::auxiliary::{AuxiliaryDevices, AuxiliaryKind};
 use crate::config::{VdevConfig, VdevKind};
 use crate::error::OpenError;
-use crate::health::{ErrorCounters, Reason, Standing, VdevHealth, VdevState};
+use crate::health::{ErrorCounts, Reason, Standing, VdevHealth, VdevState};
 use crate::layout::NoBlocks;
 use crate::leaf::Leaf;
 use crate::ranks;
@@ -141,8 +141,6 @@ pub struct VdevTree {
     pub(crate) stored_txg: AtomicU64,
     /// Whether reads may self-heal.
     permits_self_heal: AtomicBool,
-    /// Errors that redundancy did not cover, over all top-level vdevs.
-    pub(crate) errors: ErrorCounters,
     /// What devices did wrong, for the layer above.
     reports: Arc<Reports>,
     /// Calls that wait for devices that are gone.
@@ -204,7 +202,6 @@ impl VdevTree {
             changes: AtomicU64::new(0),
             stored_txg: AtomicU64::new(0),
             permits_self_heal: AtomicBool::new(true),
-            errors: ErrorCounters::default(),
             reports: Reports::new(),
             suspension: Suspension::new(),
             unflushed: Mutex::new(ranks::UNFLUSHED_WRITES, UnflushedWrites::default()),
@@ -450,16 +447,13 @@ impl VdevTree {
         let standings: Vec<_> = children.iter().map(standing).collect();
         VdevHealth {
             standing: Standing::of_parent(root.kind, &standings),
-            ..parent_health(&root, children, &self.errors)
+            ..parent_health(&root, children)
         }
     }
 
     /// Forgets errors that were counted, of one vdev or of all: `zpool clear`.
     pub fn clear_errors(&self, only: Option<Guid>) {
         let is_meant = |guid: Guid| only.is_none_or(|only| only == guid);
-        if only.is_none() {
-            self.errors.clear();
-        }
         self.reports.post(Report {
             vdev: only.unwrap_or(Guid::ZERO),
             what: ReportKind::Cleared,
@@ -517,11 +511,7 @@ fn refuse_duplicates(tops: &[Arc<TopVdev>]) {
     }
 }
 
-pub(crate) fn parent_health(
-    config: &VdevConfig,
-    children: Vec<VdevHealth>,
-    errors: &ErrorCounters,
-) -> VdevHealth {
+pub(crate) fn parent_health(config: &VdevConfig, children: Vec<VdevHealth>) -> VdevHealth {
     let standings: Vec<_> = children.iter().map(|child| child.standing).collect();
     let mut statistics = VdevStatisticsSnapshot::default();
     children
@@ -536,7 +526,7 @@ pub(crate) fn parent_health(
         not_present: config.not_present,
         is_log: false,
         standing: Standing::of_parent(config.kind, &standings),
-        errors: errors.values(),
+        errors: ErrorCounts::default(),
         statistics,
         asize: AllocatedSize::ZERO,
         children,

@@ -173,7 +173,7 @@ impl VdevTree {
     /// it, but a write to it would not be durable.
     fn require_usable(&self, tops: &[Arc<TopVdev>]) -> Result<(), VdevWriteError> {
         match tops.iter().find(|top| !top.standing().state.is_usable()) {
-            Some(top) => Err(self.lost(top, Vec::new())),
+            Some(top) => Err(Self::lost(top, Vec::new())),
             None => Ok(()),
         }
     }
@@ -351,7 +351,7 @@ impl VdevTree {
                 }
             }
             if !devices.is_empty() {
-                return Err(self.lost(top, devices));
+                return Err(Self::lost(top, devices));
             }
         }
         assert!(
@@ -362,11 +362,8 @@ impl VdevTree {
     }
 
     /// Counts a write error that redundancy does not cover, and describes it.
-    fn lost(&self, top: &TopVdev, mut devices: Vec<LeafFailure>) -> VdevWriteError {
+    fn lost(top: &TopVdev, mut devices: Vec<LeafFailure>) -> VdevWriteError {
         top.errors.count_write();
-        if !top.is_log {
-            self.errors.count_write();
-        }
         let unusable = top.leaves.iter().filter(|leaf| !leaf.is_usable());
         devices.extend(unusable.map(|leaf| leaf.not_usable()));
         VdevWriteError::LostRedundancy {

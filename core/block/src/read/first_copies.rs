@@ -2,29 +2,32 @@
 //!
 //! # Mechanism
 //! A block that is not had this way (a gang, a block on a vdev that is not there, a first copy
-//! that does not verify) is read alone afterwards, by [`BlockIo::fetch`].
+//! that does not verify) is read alone afterwards, by [`BlockIo::fetch`], which goes on behind the
+//! first copy.
 
+use crate::error::{CopyFailure, CopyFailureReason};
 use crate::io::BlockIo;
 use crate::read::request::ReadRequest;
 use crate::stored::StoredPointer;
 use tarn_host::buffer::Buffer;
-use tarn_ondisk::block_pointer::PointerKind;
+use tarn_ondisk::block_pointer::{Dva, PointerKind};
 use tarn_probe::{Operation, Outcome};
 use tarn_vdev::Place;
 
-/// A pointer that was checked, and bytes that verify, perhaps with padding behind them.
-type Fetched<'a> = (StoredPointer<'a>, Buffer);
+/// A pointer that was checked, and the bytes of the first copy if they verify, perhaps with padding
+/// behind them.
+type Fetched<'a> = (StoredPointer<'a>, Result<Buffer, CopyFailure>);
 
 impl BlockIo {
-    /// What of a batch can be had from first copies, in the order of the batch: `None` for all
-    /// others.
+    /// What first copies gave, in the order of the batch: `None` for blocks whose first copies are
+    /// not read like this.
     pub(super) fn fetch_first_copies<'a>(
         &self,
         wanted: &'a [ReadRequest],
         operation: &Operation,
     ) -> Vec<Option<Fetched<'a>>> {
         let shapes = self.shapes();
-        let planned: Vec<Option<(StoredPointer<'a>, Place)>> = wanted
+        let planned: Vec<Option<(StoredPointer<'a>, Dva, Place)>> = wanted
             .iter()
             .map(|ReadRequest { pointer, .. }| {
                 if pointer.kind() != PointerKind::Stored || pointer.is_gang() {
@@ -34,19 +37,19 @@ impl BlockIo {
                 let first = self.copies_by_health(pointer).into_iter().next()?;
                 let (size, birth) = (pointer.physical_size(), pointer.physical_birth());
                 let place = shapes.place(first, size, birth)?;
-                Some((stored, place))
+                Some((stored, first, place))
             })
             .collect();
         let salt = self.salt();
         let verifies: Vec<_> = planned
             .iter()
             .flatten()
-            .map(|(stored, _)| move |bytes: &[u8]| stored.verifies(bytes, salt))
+            .map(|(stored, ..)| move |bytes: &[u8]| stored.verifies(bytes, salt))
             .collect();
         let settled: Vec<_> = planned
             .iter()
             .flatten()
-            .map(|(stored, _)| move || self.is_settled(stored.pointer, operation))
+            .map(|(stored, ..)| move || self.is_settled(stored.pointer, operation))
             .collect();
         let requests: Vec<tarn_vdev::ReadRequest<'_>> = planned
             .iter()
@@ -54,7 +57,7 @@ impl BlockIo {
             .zip(&verifies)
             .zip(&settled)
             .map(
-                |(((_, place), verify), is_settled)| tarn_vdev::ReadRequest {
+                |(((_, _, place), verify), is_settled)| tarn_vdev::ReadRequest {
                     place: *place,
                     verify,
                     is_settled,
@@ -74,12 +77,17 @@ impl BlockIo {
             .into_iter()
             .zip(wanted)
             .map(|(plan, request)| {
-                let (stored, _) = plan?;
+                let (stored, place, _) = plan?;
                 let answer = answers.next().expect("each request has its answer");
-                let bytes = answer.ok()?;
-                self.probes.reads.increment();
-                self.count_read(request.scope);
-                Some((stored, bytes))
+                if answer.is_ok() {
+                    self.probes.reads.increment();
+                    self.count_read(request.scope);
+                }
+                let why = |error| CopyFailure {
+                    place,
+                    why: CopyFailureReason::Vdev(error),
+                };
+                Some((stored, answer.map_err(why)))
             })
             .collect()
     }

@@ -25,7 +25,7 @@ pub(crate) mod request;
 
 use crate::data::Block;
 use crate::embed;
-use crate::error::ReadError;
+use crate::error::{CopyFailure, ReadError};
 use crate::expand::expand;
 use crate::gang;
 use crate::io::{BlockIo, address};
@@ -59,7 +59,7 @@ impl BlockIo {
             PointerKind::Stored => {
                 let stored = StoredPointer::parse(pointer)?;
                 self.count_read(scope);
-                let bytes = self.fetch_or_note(&stored, scope, operation)?;
+                let bytes = self.fetch_or_note(&stored, scope, None, operation)?;
                 let _timer = operation.stage(Stage::Transform);
                 plain(&stored, scope, bytes)
             }
@@ -82,7 +82,7 @@ impl BlockIo {
         }
         let stored = StoredPointer::parse(pointer)?;
         self.count_read(scope);
-        let bytes = self.fetch_or_note(&stored, scope, operation)?;
+        let bytes = self.fetch_or_note(&stored, scope, None, operation)?;
         Ok(as_stored(&stored, bytes))
     }
 
@@ -103,8 +103,16 @@ impl BlockIo {
                 form,
             } = request;
             match (first_copy, form) {
-                (Some((stored, bytes)), Form::Plain) => plain(&stored, *scope, bytes),
-                (Some((stored, bytes)), Form::Stored) => Ok(as_stored(&stored, bytes)),
+                (Some((stored, first)), form) => {
+                    let bytes = first.or_else(|failure| {
+                        self.count_read(*scope);
+                        self.fetch_or_note(&stored, *scope, Some(failure), operation)
+                    })?;
+                    match form {
+                        Form::Plain => plain(&stored, *scope, bytes),
+                        Form::Stored => Ok(as_stored(&stored, bytes)),
+                    }
+                }
                 (None, Form::Plain) => self.read(pointer, *scope, operation),
                 (None, Form::Stored) => self.read_raw(pointer, *scope, operation),
             }
@@ -133,9 +141,10 @@ impl BlockIo {
         &self,
         stored: &StoredPointer<'_>,
         scope: BlockScope,
+        tried: Option<CopyFailure>,
         operation: &Operation,
     ) -> Result<Buffer, ReadError> {
-        self.fetch(stored, operation).inspect_err(|error| {
+        self.fetch(stored, tried, operation).inspect_err(|error| {
             self.note_unreadable(stored.pointer, scope, error, operation);
         })
     }
