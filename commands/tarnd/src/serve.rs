@@ -76,6 +76,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     engine.start_fault_manager();
     engine.start_hot_spares();
     engine.start_scheduled_scrubs();
+    engine.start_autoreplace();
     let programs = instance.event_programs();
     if let Err(error) = event_programs::start(&engine, programs, log) {
         log(&format!("cannot run programs for events: {error}"));

@@ -6,6 +6,7 @@
 //! The crate `tarn-administration` stands on top and carries out the commands of `zpool` and `zfs`:
 //! it calls [`Engine`], [`importing`] and [`mounting`], and front ends build without it.
 
+pub mod autoreplace;
 pub mod count_owners;
 pub mod engine;
 pub mod fault_manager;

@@ -11,7 +11,6 @@ use crate::pool::Pool;
 use crate::properties;
 use crate::sync_scope::SyncScope;
 use tarn_dataset::task::InternalEvent;
-use tarn_object::zap::ZapValue;
 use tarn_ondisk::units::VdevId;
 use tarn_probe::Operation;
 use tarn_vdev::sizes::metaslab_count;
@@ -40,7 +39,7 @@ impl Pool {
     /// The pool is read-only, suspended or being closed.
     pub fn expand_by_property(&self, operation: &Operation) -> Result<(), TaskError> {
         let stored = properties::read(self.directory(operation));
-        match stored.is_ok_and(|stored| is_automatic(&stored)) {
+        match stored.is_ok_and(|stored| properties::is_on(&stored, AUTOEXPAND)) {
             true => self.run_in_sync(operation, |scope| expand_automatically(scope).map(Ok)),
             false => Ok(()),
         }
@@ -82,16 +81,11 @@ fn space_bytes(pool: &Pool) -> u64 {
 
 /// Expands all vdevs whose devices have more room, if the property says so.
 pub(crate) fn expand_automatically(scope: &SyncScope<'_>) -> Result<(), PoolError> {
-    if !is_automatic(&properties::read(scope.writer.directory())?) {
+    if !properties::is_on(&properties::read(scope.writer.directory())?, AUTOEXPAND) {
         return Ok(());
     }
     for top in scope.pool.vdevs().top_levels() {
         expand(scope, top.id)?;
     }
     Ok(())
-}
-
-fn is_automatic(stored: &[(String, ZapValue)]) -> bool {
-    let stored = stored.iter().find(|(name, _)| name == AUTOEXPAND);
-    stored.and_then(|(_, value)| value.as_word()) == Some(1)
 }

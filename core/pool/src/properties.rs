@@ -37,6 +37,12 @@ pub(crate) fn store(
     Ok(())
 }
 
+/// Whether a property that is a word has the value *on*.
+pub(crate) fn is_on(stored: &[(String, ZapValue)], name: &str) -> bool {
+    let stored = stored.iter().find(|(stored, _)| stored == name);
+    stored.and_then(|(_, value)| value.as_word()) == Some(1)
+}
+
 /// A change of one property of a pool.
 #[derive(Debug, Clone)]
 pub enum PoolPropertyChange {
@@ -53,6 +59,14 @@ pub enum PoolPropertyChange {
 }
 
 impl Pool {
+    /// Whether a blank device at the path of one that is gone replaces it. False where the property
+    /// cannot be read.
+    #[doc(alias = "ZPOOL_PROP_AUTOREPLACE")]
+    pub fn is_autoreplace(&self, operation: &Operation) -> bool {
+        let stored = read(self.directory(operation));
+        stored.is_ok_and(|stored| is_on(&stored, "autoreplace"))
+    }
+
     /// Changes properties, and waits until that is stored.
     ///
     /// # Errors

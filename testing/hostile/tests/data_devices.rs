@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use tarn_administration::administration::Administration;
 use tarn_administration::messages::Refusal;
 use tarn_administration::messages::pool::{
-    Add, Attach, Clear, Create, Detach, Import, Offline, Online, Remove, Split, Switched, VdevKind,
-    VdevRole, VdevSpec, VdevStatus,
+    Add, Attach, Clear, Create, Detach, Import, Offline, Online, Remove, Set, Split, Switched,
+    VdevKind, VdevRole, VdevSpec, VdevStatus,
 };
 use tarn_host::sim::{Fault, Random, SimHost, SimOptions};
 use tarn_host::{Action, Errno, Host};
@@ -612,6 +612,78 @@ fn hot_spares_stand_in_for_devices_that_fail_and_are_returned() {
         });
         assert_eq!(spare_state(&house, "tank").as_deref(), Some("AVAIL"));
         promises.check(&house);
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+/// Whether the second device of the first vdev is gone.
+fn is_second_gone(house: &House) -> bool {
+    let layout = house.status("tank").unwrap().layout;
+    ["REMOVED", "UNAVAIL"].contains(&&*layout[0].children[1].state)
+}
+
+#[test]
+fn with_autoreplace_a_blank_device_at_the_path_of_one_that_is_gone_replaces_it() {
+    let machine = machine(13);
+    let promises = Promises::default();
+    let minute = std::time::Duration::from_secs(60);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.engine.start_autoreplace();
+        create(&house, vec![vdev(VdevKind::Raidz1, &["a", "b", "c"])]);
+        let files = house.files("tank");
+        (0..20).for_each(|number| promises.make(&files, number));
+        machine.disk(path("b")).unwrap().inject(Fault::Vanish);
+        promises.make(&files, 20);
+        host.sleep(minute);
+        assert!(is_second_gone(&house), "{}", shape(&house));
+        // Without the property nothing happens.
+        machine.add_disk(path("b"), 64 << 20);
+        host.sleep(minute);
+        assert!(is_second_gone(&house), "{}", shape(&house));
+        // With it nothing happens to devices that are not blank, nor to one that is too small.
+        let size: u64 = 64 << 20;
+        let written = |offset: u64| machine.add_disk(path("b"), size).poke(offset, &[1]);
+        written(size - 512);
+        let request = Set {
+            name: "tank".to_string(),
+            property: "autoreplace".to_string(),
+            value: "on".to_string(),
+        };
+        house.administrator.pool_set(&call(), request).unwrap();
+        for not_blank in [None, Some(1024), Some(size - 512)] {
+            not_blank.map(&written);
+            host.sleep(minute);
+            assert!(is_second_gone(&house), "{not_blank:?}: {}", shape(&house));
+        }
+        machine.add_disk(path("b"), 32 << 20);
+        host.sleep(minute);
+        assert!(is_second_gone(&house), "{}", shape(&house));
+        machine.add_disk(path("b"), size);
+        while_promising_from(100, host, &house, &promises, || {
+            for _ in 0..4_000 {
+                if !is_second_gone(&house) && shape(&house) == "raidz1-0(a b c)" {
+                    return;
+                }
+                host.sleep(std::time::Duration::from_millis(50));
+            }
+            panic!("{} was not replaced", shape(&house));
+        });
+        // The new device has all that was written.
+        for _ in 0..4_000 {
+            if offline(&house, "c") == ["OFFLINE"] {
+                break;
+            }
+            host.sleep(std::time::Duration::from_millis(50));
+        }
+        promises.check(&house);
+        // A device that an administrator took offline is left alone.
+        machine.add_disk(path("c"), size);
+        host.sleep(minute);
+        let third = house.status("tank").unwrap().layout[0].children[2].clone();
+        assert_eq!((&*third.state, third.children.len()), ("OFFLINE", 0));
         drop(files);
         house.export("tank", false).unwrap();
     });
