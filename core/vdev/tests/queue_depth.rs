@@ -27,8 +27,10 @@ fn rate(arms: u32, depth: Option<u32>, requests: u64) -> (u64, u32) {
     };
     let machine = SimHost::new(options);
     let disks = Disks::of(machine.clone(), &[(VdevKind::File, 1)], 12);
+    // The disk is so small that sorted reads would often lie a little ahead.
     disks.disk(0).set_model(DiskModel {
         arms,
+        passes_over: false,
         ..DiskModel::ROTATING
     });
     let run = machine.run(|host| {

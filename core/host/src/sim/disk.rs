@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::baton::{self, Scheduler};
-use super::disk_model::{Arms, DiskModel};
+use super::disk_model::{ArmUse, Arms, DiskModel};
 use super::image::Image;
 use super::machine::{Machine, SimWrite};
 use super::random::Random;
@@ -106,6 +106,16 @@ impl SimDisk {
     /// From now on it takes as long as a disk with arms.
     pub fn set_model(&self, model: DiskModel) {
         self.disk.state.lock().arms = Some(Arms::new(model));
+    }
+
+    /// What its arms have done since it got a model.
+    pub fn arm_use(&self) -> ArmUse {
+        let state = self.disk.state.lock();
+        state
+            .arms
+            .as_ref()
+            .map(Arms::use_so_far)
+            .unwrap_or_default()
     }
 
     /// Nothing goes wrong any more; what was lost stays lost.
@@ -303,6 +313,10 @@ impl Disk {
     /// Closes it for a host that had it exclusively.
     pub(super) fn leave(&self, seat: u64) {
         self.taken_by.lock().remove(&seat);
+    }
+
+    fn has_arms(&self) -> bool {
+        self.state.lock().arms.is_some()
     }
 
     fn is_hung(&self) -> bool {
@@ -546,7 +560,11 @@ impl Device for SimDevice {
         let now_ns = scheduler.now_ns();
         let actions = requests.iter().map(|request| shape(request).0).collect();
         let mut order: Vec<(usize, Request)> = requests.into_iter().enumerate().collect();
-        random.shuffle(&mut order);
+        match self.disk.has_arms() {
+            // A disk with arms serves what it has by place: neighbours cost one seek.
+            true => order.sort_by_key(|(place, request)| (shape(request).1, *place)),
+            false => random.shuffle(&mut order),
+        }
         let mut done: Vec<(usize, Completion)> = Vec::with_capacity(order.len());
         for (place, request) in order {
             done.push((place, self.serve(request, now_ns, &mut random)));

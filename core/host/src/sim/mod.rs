@@ -25,7 +25,7 @@ mod seat;
 
 pub(crate) use disk::SimulatedBatch;
 pub use disk::{DiskCopy, Fault, SimDisk};
-pub use disk_model::DiskModel;
+pub use disk_model::{ArmUse, DiskModel};
 pub use machine::{PowerCut, SimHost, SimOptions, SimWrite, Trace};
 pub use random::Random;
 pub(crate) use seat::Seat;
