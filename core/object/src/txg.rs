@@ -194,6 +194,8 @@ struct State {
     wanted: Txg,
     /// The highest group that a thread waits for to be open.
     wanted_open: Txg,
+    /// How many threads wait for a group to be stored or open.
+    waiters: u64,
     holds: u64,
     is_quiescing: bool,
     suspended: Option<FailMode>,
@@ -227,6 +229,7 @@ impl Txgs {
                     stored,
                     wanted: Txg::ZERO,
                     wanted_open: Txg::ZERO,
+                    waiters: 0,
                     holds: 0,
                     is_quiescing: false,
                     suspended: None,
@@ -568,6 +571,18 @@ impl Txgs {
         is_hopeless: &dyn Fn() -> bool,
         operation: &Operation,
     ) -> Result<(), AssignError> {
+        self.state.lock().waiters += 1;
+        let stored = self.wait_stored_counted(txg, is_hopeless, operation);
+        self.state.lock().waiters -= 1;
+        stored
+    }
+
+    fn wait_stored_counted(
+        &self,
+        txg: Txg,
+        is_hopeless: &dyn Fn() -> bool,
+        operation: &Operation,
+    ) -> Result<(), AssignError> {
         let _stage = operation.stage(Stage::TxWait);
         let mut state = self.state.lock();
         loop {
@@ -603,16 +618,26 @@ impl Txgs {
     pub fn wait_open(&self, txg: Txg, operation: &Operation) -> Result<(), AssignError> {
         let _stage = operation.stage(Stage::TxWait);
         let mut state = self.state.lock();
-        while state.open < txg {
-            if state.is_stopped {
-                return Err(AssignError::Stopped);
-            }
+        state.waiters += 1;
+        while state.open < txg && !state.is_stopped {
             state.wanted_open = state.wanted_open.max(txg);
             self.pace.hurry();
             self.work.notify_all();
             self.changed.wait(&mut state);
         }
-        Ok(())
+        state.waiters -= 1;
+        match state.open < txg {
+            true => Err(AssignError::Stopped),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether something waits for the group that is being stored, or for the next: a thread, as
+    /// much as is stored at a time, or the end.
+    pub fn is_waited_for(&self) -> bool {
+        let state = self.state.lock();
+        let is_dirty = self.group_bytes.load(Ordering::Relaxed) >= self.sync_bytes();
+        state.waiters > 0 || is_dirty || state.is_stopped
     }
 
     /// Asks for the open group to be stored soon, without waiting for it.

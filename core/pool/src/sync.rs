@@ -188,7 +188,10 @@ impl Pool {
     fn group_stored(&self, txg: Txg) {
         self.io().note_stored(txg);
         // No worker of a scan has a block any more whose space is released now.
-        self.io().scan_queue().wait_for_older(txg);
+        let scanned = self.io().scan_queue();
+        let hurried = scanned.has_older(txg).then(|| self.vdevs().hurry_scrubs());
+        scanned.wait_for_older(txg);
+        drop(hurried);
         self.space().txg_stored(txg);
         self.cache().groups_stored(txg);
         self.autotrim.kick();

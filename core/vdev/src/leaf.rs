@@ -27,7 +27,9 @@ use crate::health::{ErrorCounters, Reason, Standing, VdevState};
 use crate::probes::LeafProbes;
 use crate::queue::classes::is_waited_for;
 use crate::queue::depth::Depth;
+use crate::queue::gaps::Gaps;
 use crate::queue::room::Room;
+use crate::queue::sweeps::Sweeps;
 use crate::ranks;
 use crate::reports::{Report, ReportKind, ReportedIo, Reports};
 use crate::sizes::DEVICE_BYTES_MIN;
@@ -160,6 +162,10 @@ pub struct Leaf {
     pub(crate) room: Room,
     /// How many requests its device has at most.
     pub(crate) depth: Depth,
+    /// What applications and txgs ask of its device, and the gaps between.
+    pub(crate) gaps: Gaps,
+    /// Calls of scans that have requests to its device.
+    pub(crate) sweeps: Sweeps,
     /// When an application or txg last asked its device.
     last_asked_ns: AtomicU64,
     /// Held during requests to its free space. True when it has left the pool.
@@ -236,6 +242,8 @@ impl Leaf {
             tried_uberblock: AtomicU64::new(0),
             room: Room::new(),
             depth: Depth::new(),
+            gaps: Gaps::new(),
+            sweeps: Sweeps::new(),
             last_asked_ns: AtomicU64::new(0),
             free_space_access: Mutex::new(ranks::FREE_SPACE, false),
             reports: OnceLock::new(),

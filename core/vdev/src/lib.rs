@@ -76,6 +76,6 @@ pub use out_of_use::OutOfUse;
 pub use place::{PhysicalWrite, Place};
 pub use read::{ReadRequest, Verify};
 pub use reshape::{Change, Departed, Needed, NewLeaf};
-pub use scan_places::{ScanPurpose, ScanRequest, Scanned};
+pub use scan_places::{HurriedScrubs, ScanPurpose, ScanRequest, Scanned};
 pub use suspension::{ResumeError, SuspensionDoor};
 pub use tree::{AllocationBias, ExpectedLabels, Need, OpenOptions, TopLevel, VdevTree};

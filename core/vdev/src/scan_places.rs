@@ -7,6 +7,9 @@
 //! device that gave others gets a checksum error, and the right bytes are written to it, as to a
 //! device that gave an error. A device that misses the block by its dirty time log is not blamed.
 //!
+//! It reads in the gaps that applications leave, unless something waits for it
+//! ([`VdevTree::hurry_scrubs`]).
+//!
 //! A *resilver* reads the block once, from devices that have it, and writes its copy or column to
 //! each device in use that misses it.
 //!
@@ -131,7 +134,7 @@ impl VdevTree {
             .iter()
             .map(|request| self.plan_scrub(request.place, &mut ios))
             .collect();
-        let outcomes = queue::run(ios, queue::read_class(operation), operation);
+        let outcomes = queue::run_in_gaps(ios, operation);
         let mut outcomes: Vec<Option<Outcome>> = outcomes.into_iter().map(Some).collect();
         let mut repairs = Repairs::default();
         let mut results: Vec<Scanned> = Vec::with_capacity(requests.len());
@@ -484,8 +487,25 @@ impl OneScrub<'_> {
     }
 }
 
+/// Scrubs do not look for gaps while this lives.
+#[derive(Debug)]
+pub struct HurriedScrubs(Vec<Arc<Leaf>>);
+
+impl Drop for HurriedScrubs {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|leaf| leaf.gaps.end_hurry());
+    }
+}
+
 /// Which births devices miss, and what becomes of that when a scan ends.
 impl VdevTree {
+    /// Has scrubs go on beside applications while the result lives: something waits for them.
+    pub fn hurry_scrubs(&self) -> HurriedScrubs {
+        let leaves: Vec<Arc<Leaf>> = self.leaves();
+        leaves.iter().for_each(|leaf| leaf.gaps.hurry());
+        HurriedScrubs(leaves)
+    }
+
     /// The first and the last birth that a usable device misses, over all vdevs that hold data.
     /// None if no usable device misses any.
     #[doc(alias = "vdev_resilver_needed")]

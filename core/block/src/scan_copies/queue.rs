@@ -1,10 +1,11 @@
 //! The queue of a scan: copies of blocks that were found and are not verified yet, by their places.
 //!
 //! # Mechanism
-//! A tree for each top-level vdev has the queued copies by offset, those of metadata apart.
-//! Threads take runs behind a cursor that goes round the vdev, metadata first: long sequential
-//! reads. A copy that is freed while it is queued leaves the queue. One that is freed while a
-//! thread has it is marked: its outcome does not count.
+//! A tree for each top-level vdev has the queued copies by offset, those of metadata apart. Threads
+//! take runs behind a cursor that goes round the vdev: long sequential reads. Metadata comes first,
+//! unless that would cost another way over the whole disk (`Sorted::merge_sparse`). A copy that is
+//! freed while it is queued leaves the queue. One that is freed while a thread has it is marked:
+//! its outcome does not count.
 //!
 //! The space of a freed block is allocated again when two more txgs are stored
 //! ([`tarn_space`]). Before that the thread that stores a txg waits for the runs that were taken
@@ -32,8 +33,15 @@ const RUN_COUNT_MAX: usize = 512;
 /// A run has no more bytes, but for its last copy.
 const RUN_BYTES_MAX: u64 = 4 << 20;
 
-/// So many runs of one vdev are with threads at once: while one is verified, the next is read.
-const RUNS_MAX: usize = 2;
+/// A disk reads about so many bytes in the time in which its arm moves.
+const SEEK_BYTES: u64 = 1 << 20;
+
+/// Metadata comes first if the way to it is no more than this part of what else there is.
+const FIRST_PART: u64 = 8;
+
+/// So many runs of one vdev are with threads at once: while one is verified or written, the next is
+/// read, and another one waits at the device.
+pub const RUNS_MAX: usize = 3;
 
 /// A copy of a block that is to be scanned.
 #[derive(Debug, Clone, Copy)]
@@ -70,8 +78,8 @@ pub struct Run {
 /// The queued copies of one vdev.
 #[derive(Debug, Default)]
 struct Sorted {
-    metadata: BTreeMap<u64, ScanItem>,
-    data: BTreeMap<u64, ScanItem>,
+    first: BTreeMap<u64, ScanItem>,
+    others: BTreeMap<u64, ScanItem>,
     /// Runs that threads have.
     runs: usize,
     /// Where the next run begins.
@@ -79,10 +87,20 @@ struct Sorted {
 }
 
 impl Sorted {
+    /// Has metadata in the order of places with the others, where it is so little at so many places
+    /// that the way to it would take longer than a part of the way to the others.
+    fn merge_sparse(&mut self) {
+        let others = self.others.values().map(ScanItem::allocated_bytes);
+        let way_bytes = widen(self.first.len()) * SEEK_BYTES;
+        if way_bytes > others.sum::<u64>() / FIRST_PART {
+            self.others.append(&mut self.first);
+        }
+    }
+
     fn next_tree(&mut self) -> Option<&mut BTreeMap<u64, ScanItem>> {
-        match (self.metadata.is_empty(), self.data.is_empty()) {
-            (false, _) => Some(&mut self.metadata),
-            (true, false) => Some(&mut self.data),
+        match (self.first.is_empty(), self.others.is_empty()) {
+            (false, _) => Some(&mut self.first),
+            (true, false) => Some(&mut self.others),
             (true, true) => None,
         }
     }
@@ -134,7 +152,7 @@ impl State {
     /// Whether all queued copies are counted, and all runs.
     fn is_consistent(&self) -> bool {
         let queued = self.vdevs.values();
-        let queued = queued.map(|sorted| sorted.metadata.len() + sorted.data.len());
+        let queued = queued.map(|sorted| sorted.first.len() + sorted.others.len());
         let runs: usize = self.vdevs.values().map(|sorted| sorted.runs).sum();
         widen(queued.sum()) == self.count && runs == self.taken.len()
     }
@@ -145,6 +163,13 @@ struct Taken {
     stored: Txg,
     vdev: VdevId,
     places: BTreeSet<u64>,
+}
+
+impl Taken {
+    /// Whether it may have copies whose space is released when this txg is stored.
+    fn is_older(&self, stored: Txg) -> bool {
+        self.stored.get() + 3 <= stored.get()
+    }
 }
 
 /// The queue of a scan.
@@ -175,8 +200,8 @@ impl ScanQueue {
         self.is_used.store(true, Ordering::Release);
         let sorted = state.vdevs.entry(vdev).or_default();
         let tree = match is_metadata {
-            true => &mut sorted.metadata,
-            false => &mut sorted.data,
+            true => &mut sorted.first,
+            false => &mut sorted.others,
         };
         if tree.insert(offset, item).is_none() {
             state.count += 1;
@@ -194,13 +219,13 @@ impl ScanQueue {
         }
         let mut state = self.state.lock();
         if let Some(sorted) = state.vdevs.get_mut(&vdev) {
-            let of_metadata = sorted.metadata.remove(&offset).is_some();
-            let of_data = sorted.data.remove(&offset).is_some();
+            let of_first = sorted.first.remove(&offset).is_some();
+            let of_others = sorted.others.remove(&offset).is_some();
             assert!(
-                !(of_metadata && of_data),
+                !(of_first && of_others),
                 "a place is in the queue at most once"
             );
-            state.count -= u64::from(of_metadata) + u64::from(of_data);
+            state.count -= u64::from(of_first) + u64::from(of_others);
         }
         for taken in state.taken.values_mut() {
             if taken.vdev == vdev {
@@ -265,7 +290,12 @@ impl ScanQueue {
 
     /// Gives out runs, or does not: while the walk goes on, copies are gathered.
     pub fn open(&self, is_open: bool) {
-        self.state.lock().is_open = is_open;
+        let mut state = self.state.lock();
+        if is_open && !state.is_open {
+            state.vdevs.values_mut().for_each(Sorted::merge_sparse);
+        }
+        state.is_open = is_open;
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -277,8 +307,8 @@ impl ScanQueue {
             .wait_while(&mut state, |state| !state.taken.is_empty());
         // Threads may have put runs back.
         state.vdevs.values_mut().for_each(|sorted| {
-            sorted.metadata.clear();
-            sorted.data.clear();
+            sorted.first.clear();
+            sorted.others.clear();
         });
         state.count = 0;
         self.is_used.store(false, Ordering::Release);
@@ -310,13 +340,19 @@ impl ScanQueue {
         state.count == 0 && state.taken.is_empty()
     }
 
+    /// Whether [`ScanQueue::wait_for_older`] has to wait.
+    pub fn has_older(&self, stored: Txg) -> bool {
+        let state = self.state.lock();
+        state.taken.values().any(|taken| taken.is_older(stored))
+    }
+
     /// Before space is released that was freed two txgs before this one, which is stored now:
     /// waits for runs that may have copies in it. A later txg takes runs of its own.
     pub fn wait_for_older(&self, stored: Txg) {
         let mut state = self.state.lock();
-        let is_older = |taken: &Taken| taken.stored.get() + 3 <= stored.get();
-        self.changed
-            .wait_while(&mut state, |state| state.taken.values().any(is_older));
+        self.changed.wait_while(&mut state, |state| {
+            state.taken.values().any(|taken| taken.is_older(stored))
+        });
         assert!(state.stored <= stored, "groups are stored in their order");
         state.stored = state.stored.max(stored);
     }
@@ -327,7 +363,7 @@ fn take_from(state: &mut State) -> Option<Run> {
         return None;
     }
     let is_free = |sorted: &&mut Sorted| {
-        sorted.runs < RUNS_MAX && !(sorted.metadata.is_empty() && sorted.data.is_empty())
+        sorted.runs < RUNS_MAX && !(sorted.first.is_empty() && sorted.others.is_empty())
     };
     // The vdev with the fewest runs is the one that has the most to gain.
     let candidates = state.vdevs.values_mut().filter(is_free);
@@ -365,7 +401,8 @@ fn take_from(state: &mut State) -> Option<Run> {
 mod tests {
     use super::*;
     use tarn_ondisk::block_pointer::Dva;
-    use tarn_ondisk::units::{AllocatedSize, VdevOffset};
+    use tarn_ondisk::object_type::ObjectType;
+    use tarn_ondisk::units::{AllocatedSize, Level, VdevOffset};
 
     fn item(vdev: u64, offset: u64) -> ScanItem {
         let mut pointer = BlockPointer::HOLE;
@@ -402,6 +439,31 @@ mod tests {
         assert_eq!(queue.counting(&run), [true, false, true]);
         queue.done(&run);
         assert!(queue.is_done());
+    }
+
+    #[test]
+    fn metadata_comes_first_unless_it_is_sparse() {
+        let of_level = |offset: u64, level: u8, bytes: u64| {
+            let mut item = item(0, offset);
+            item.pointer.set_object_type(ObjectType::PlainFile);
+            item.pointer.set_level(Level::new(level));
+            let dva = Dva::new(
+                VdevId::from(0),
+                VdevOffset::from(offset),
+                AllocatedSize::from(bytes),
+            );
+            item.pointer.set_dvas(&[dva]);
+            item
+        };
+        let order = |data_bytes: u64| {
+            let queue = ScanQueue::new();
+            queue.add(of_level(4096, 0, data_bytes));
+            queue.add(of_level(1 << 30, 1, 4096));
+            queue.open(true);
+            offsets(&queue.take().unwrap())
+        };
+        assert_eq!(order(FIRST_PART * SEEK_BYTES), [1 << 30]);
+        assert_eq!(order(4096), [4096, 1 << 30]);
     }
 
     #[test]

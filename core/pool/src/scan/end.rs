@@ -82,15 +82,20 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether a txg has something to do for the scan, though nothing else was changed.
+    /// Whether a txg has something to do for the scan, though nothing else was changed. While
+    /// workers have copies to verify, a txg would only disturb them: the one that empties the queue
+    /// asks for the next.
     pub(crate) fn has_scan_work(&self) -> bool {
         let progress = self.scans.progress.lock();
         let runs = progress
             .now
             .is_some_and(|now| is_running(&now) && !is_paused(&now));
-        let has_walk = runs || progress.is_resilver_deferred;
+        let is_deferred =
+            progress.is_resilver_deferred && progress.now.is_none_or(|now| !is_running(&now));
         drop(progress);
-        has_walk || self.has_error_scrub_work()
+        let copies = self.io().scan_queue();
+        let walks = runs && (copies.is_done() || !copies.is_open());
+        walks || is_deferred || self.has_error_scrub_work()
     }
 
     /// Stores how far the scan has come. Nothing is queued or with a worker.
@@ -121,7 +126,9 @@ impl Pool {
     pub(super) fn end_scan(&self, scope: &SyncScope<'_>, end: End) -> Result<(), PoolError> {
         let writer = scope.writer;
         // Workers have nothing of it any more.
+        let hurried = self.vdevs().hurry_scrubs();
         self.io().scan_queue().clear();
+        drop(hurried);
         assert!(
             self.io().scan_queue().is_done(),
             "no copy of a scan that ends is left"

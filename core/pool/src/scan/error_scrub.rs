@@ -195,6 +195,8 @@ impl Pool {
             }
         };
         let end_ns = self.host().monotonic_ns() + SLICE_NS;
+        // The txg waits for it.
+        let hurried = self.vdevs().hurry_scrubs();
         let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Scan);
         while let Some((dataset, place)) = left.pop_front() {
             let is_damaged = self.scrub_known(scope, dataset, &place, &operation);
@@ -208,6 +210,7 @@ impl Pool {
             }
         }
         operation.finish();
+        drop(hurried);
         if left.is_empty() {
             return self.end_error_scrub(scope, true);
         }

@@ -26,9 +26,15 @@ use tarn_ondisk::scan::{NO_DATASET, RESILVER, Scan};
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::{Operation, OperationKind};
 
-/// How long a slice walks, in nanoseconds. Changes of datasets wait for a slice, and so do writers
-/// at the limit of dirty data. OpenZFS takes at least 1 second for a scrub and 3 for a resilver.
+/// How long a slice walks while something waits for its txg, in nanoseconds: changes of datasets,
+/// and writers at the limit of dirty data.
 const SLICE_NS: u64 = 200_000_000;
+
+/// How long a slice walks otherwise, in nanoseconds: on a disk with an arm, the txg after each
+/// slice takes as long as a short slice. OpenZFS takes at least 1 second for a scrub and 3 for a
+/// resilver.
+#[doc(alias("zfs_scrub_min_time_ms", "zfs_resilver_min_time_ms"))]
+const SLICE_NS_MAX: u64 = 2_000_000_000;
 
 /// The queue of copies takes no more than this part of memory.
 #[doc(alias = "zfs_scan_mem_lim_fact")]
@@ -53,6 +59,12 @@ impl Pool {
         (self.host().memory_total_bytes() / MEMORY_PART).max(MEMORY_BYTES_MIN)
     }
 
+    /// Whether the slice that began then is long enough.
+    fn is_slice_over(&self, began_ns: u64) -> bool {
+        let took_ns = self.host().monotonic_ns().saturating_sub(began_ns);
+        took_ns >= SLICE_NS_MAX || took_ns >= SLICE_NS && self.txgs().is_waited_for()
+    }
+
     /// Walks on for a while.
     #[doc(alias = "dsl_scan_visit")]
     pub(super) fn walk_slice(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
@@ -68,7 +80,7 @@ impl Pool {
             pool: self,
             scope,
             operation: &operation,
-            end_ns: self.host().monotonic_ns() + SLICE_NS,
+            began_ns: self.host().monotonic_ns(),
             memory_max: self.scan_memory_max(),
             scan,
             queue,
@@ -100,7 +112,7 @@ struct Slice<'a> {
     pool: &'a Pool,
     scope: &'a SyncScope<'a>,
     operation: &'a Operation,
-    end_ns: u64,
+    began_ns: u64,
     memory_max: u64,
     scan: Scan,
     queue: BTreeMap<ObjectId, Txg>,
@@ -109,7 +121,7 @@ struct Slice<'a> {
 
 impl Slice<'_> {
     fn is_over(&self) -> bool {
-        self.pool.host().monotonic_ns() >= self.end_ns
+        self.pool.is_slice_over(self.began_ns)
     }
 
     fn walk(&mut self) -> Result<(), PoolError> {
@@ -221,7 +233,7 @@ impl Slice<'_> {
         };
         let mut finder = Finder {
             pool: self.pool,
-            end_ns: self.end_ns,
+            began_ns: self.began_ns,
             memory_max: self.memory_max,
             visits: 0,
             is_full: false,
@@ -259,7 +271,7 @@ fn resume_at(mark: TraversalMark) -> Option<TraversalMark> {
 /// Puts the copies of all blocks into the queue.
 struct Finder<'a> {
     pool: &'a Pool,
-    end_ns: u64,
+    began_ns: u64,
     memory_max: u64,
     visits: u32,
     is_full: bool,
@@ -278,7 +290,7 @@ impl Finder<'_> {
         if self.visits.is_multiple_of(LOOK_INTERVAL) {
             self.is_full = self.pool.io().scan_queue().memory_bytes() >= self.memory_max;
         }
-        self.is_full || (self.visits > 1 && self.pool.host().monotonic_ns() >= self.end_ns)
+        self.is_full || (self.visits > 1 && self.pool.is_slice_over(self.began_ns))
     }
 
     /// A block below which everything was visited.

@@ -3,7 +3,9 @@
 //! # Mechanism
 //! While a scan runs a few threads take runs of neighbours from the queue of copies, and read them
 //! with the I/O class of scrubs: so a device has few of their requests at once, and those of
-//! applications find room beside them. They end with the scan, or with the pool.
+//! applications find room beside them. A scrub waits for gaps between these besides, unless the
+//! sync thread waits for it ([`tarn_vdev::VdevTree::hurry_scrubs`]). Threads end with the scan, or
+//! with the pool.
 //!
 //! While devices are absent beyond what redundancy covers, nothing can be judged: a run that failed
 //! for that reason waits, and is tried again when the pool is resumed.
@@ -13,14 +15,17 @@ use crate::error_log::place_of;
 use crate::pool::Pool;
 use std::sync::Arc;
 use std::time::Duration;
-use tarn_block::{ScanOutcome, scan_copies::queue::Run};
+use tarn_block::{
+    ScanOutcome,
+    scan_copies::queue::{RUNS_MAX, Run},
+};
 use tarn_host::background;
 use tarn_ondisk::scan::RESILVER;
 use tarn_probe::{Operation, OperationKind};
 use tarn_vdev::ScanPurpose;
 
 /// Most threads of a pool. A guess: more than devices of most pools keep busy.
-const THREADS_MAX: usize = 8;
+const THREADS_MAX: usize = 12;
 
 /// How long a run waits before it is tried again while devices are absent.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -42,8 +47,8 @@ impl Pool {
         }
         self.io().scan_queue().reopen();
         let tops = self.vdevs().top_levels().len();
-        let count = (2 * tops).min(self.host().processors().max(2));
-        for number in 0..count.clamp(2, THREADS_MAX) {
+        let count = (RUNS_MAX * tops).min(self.host().processors().max(RUNS_MAX));
+        for number in 0..count.clamp(RUNS_MAX, THREADS_MAX) {
             let pool = pool.clone();
             let name = format!("tarn-scan-{number}-{}", self.name());
             let work = move || verify_runs(&pool);

@@ -71,12 +71,51 @@ impl Aggregate {
         }
     }
 
+    /// Where it begins.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Where it ends.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
     /// How many requests were asked for.
     pub(super) fn asked_count(&self) -> usize {
         self.requests
             .iter()
             .filter(|(asked, _)| !asked.is_gap())
             .count()
+    }
+
+    /// The part with the first request and those that end within so many bytes, and the rest.
+    pub(super) fn cut(mut self, bytes_max: u64) -> (Aggregate, Option<Aggregate>) {
+        let end_max = self.start.saturating_add(bytes_max);
+        let mut count = self
+            .requests
+            .iter()
+            .take_while(|(asked, _)| asked.end() <= end_max)
+            .count()
+            .max(1);
+        // A gap before the rest is not read.
+        let is_gap = |count: usize| self.requests[count - 1].0.is_gap();
+        while count > 1 && is_gap(count) {
+            count -= 1;
+        }
+        let mut rest = self.requests.split_off(count);
+        let gaps = rest.iter().take_while(|(asked, _)| asked.is_gap()).count();
+        rest.drain(..gaps);
+        let last = self.requests.last().map(|(asked, _)| asked.end());
+        let end = std::mem::replace(&mut self.end, last.expect("it has a request"));
+        let start = rest.first().map(|(asked, _)| asked.offset);
+        let rest = start.map(|start| Aggregate {
+            requests: rest,
+            kind: self.kind,
+            start,
+            end,
+        });
+        (self, rest)
     }
 
     /// The gap in front of a request that can join, in bytes.
@@ -220,6 +259,38 @@ mod tests {
         assert_eq!(shapes(four.collect()), [(0, 16384, 4), (16384, 24576, 2)]);
         let large = vec![read(0, 0, 32768), read(1, 32768, 512)];
         assert_eq!(shapes(large), [(0, 32768, 1), (32768, 33280, 1)]);
+    }
+
+    #[test]
+    fn an_aggregate_is_cut_between_its_requests() {
+        let four = vec![
+            read(0, 0, 4096),
+            read(1, 4096, 4096),
+            read(2, 12288, 4096),
+            read(3, 16384, 512),
+        ];
+        let whole = || {
+            let mut all = aggregate(four_of(&four), 1 << 20, 4096);
+            all.pop().unwrap()
+        };
+        let shape = |one: &Aggregate| (one.start, one.end, one.requests.len());
+        let cut = |bytes_max| {
+            let (first, rest) = whole().cut(bytes_max);
+            (shape(&first), rest.as_ref().map(shape))
+        };
+        assert_eq!(cut(0), ((0, 4096, 1), Some((4096, 16896, 4))));
+        assert_eq!(cut(8192), ((0, 8192, 2), Some((12288, 16896, 2))));
+        assert_eq!(cut(12288), ((0, 8192, 2), Some((12288, 16896, 2))));
+        assert_eq!(cut(16384), ((0, 16384, 4), Some((16384, 16896, 1))));
+        assert_eq!(cut(1 << 20), ((0, 16896, 5), None));
+    }
+
+    /// The same reads once more.
+    fn four_of(reads: &[(Asked, Request)]) -> Vec<(Asked, Request)> {
+        let again = reads.iter().enumerate();
+        again
+            .map(|(index, (asked, _))| read(index, asked.offset, narrow(asked.bytes)))
+            .collect()
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! device has a depth, which is [found](super::depth) from what the device does. A class below its
 //! least is given room whatever the others have; none gets more than its most. Classes for which an
 //! application or txg waits share the depth. The others, such as scrub, may have all of it while no
-//! application has asked the device for a while, and an eighth of it otherwise.
+//! application has asked the device for a while, and an eighth of it otherwise; scrubs look for
+//! [gaps](super::gaps) besides.
 //!
 //! Devices that are opened directly have these limits. A file in the page cache has no queue of its
 //! own: most requests only copy, and `host` carries them out in the calling thread or by a bounded
@@ -103,6 +104,8 @@ const fn of_class(class: IoPriority, depth: u32, is_asked: bool) -> ClassLimits 
         IoPriority::SyncRead | IoPriority::SyncWrite => (depth / 3, depth),
         IoPriority::AsyncWrite => (depth / 5, depth),
         IoPriority::AsyncRead => (1, depth),
+        // Two, so that the device knows the next one before it gets there.
+        IoPriority::Scrub | IoPriority::Rebuild if is_asked && depth < 16 => (1, 2),
         IoPriority::Scrub
         | IoPriority::Removal
         | IoPriority::Initializing
@@ -146,6 +149,11 @@ pub(crate) const fn is_waited_for(class: IoPriority) -> bool {
             | IoPriority::AsyncRead
             | IoPriority::AsyncWrite
     )
+}
+
+/// Whether requests of a class are those of scans, in the order of the surface.
+pub(crate) const fn is_of_scan(class: IoPriority) -> bool {
+    matches!(class, IoPriority::Scrub | IoPriority::Rebuild)
 }
 
 /// The I/O class of an operation's reads.

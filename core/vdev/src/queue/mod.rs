@@ -6,7 +6,9 @@
 //! operation says how many of those a device may have. Where there are no limits, or room for all,
 //! they are one batch. Else the calling thread sends as many as there is [`room`] for, in two
 //! batches, and the next ones when one batch has finished, so that the device always has some.
-//! Statistics count finished requests and errors per leaf, an aggregate as one request.
+//! Calls of scans send one after the other ([`sweeps`]), and those of scrubs in the [`gaps`] that
+//! applications leave. Statistics count finished requests and errors per leaf, an aggregate as one
+//! request.
 //!
 //! A flush does not wait for room, and neither do labels while a pool is searched for.
 //!
@@ -18,20 +20,24 @@
 mod aggregate;
 pub(crate) mod classes;
 pub(crate) mod depth;
+pub(crate) mod gaps;
 pub(crate) mod room;
+pub(crate) mod sweeps;
 
 use crate::error::LeafFailure;
 use crate::leaf::{Leaf, Window};
 use crate::reports::{ReportKind, ReportedIo, errno_of};
 use aggregate::{Aggregate, Asked, merged};
-use classes::Limits;
+use classes::{Limits, is_of_scan, is_waited_for};
 pub(crate) use classes::{read_class, write_class};
+use gaps::Admitted;
 use room::Taken;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tarn_host::device::WriteData;
 use tarn_host::{Batch, Buffer, DeviceError, Request};
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{Guid, Txg};
 use tarn_probe::{FinishedIo, IoKind, IoPriority, Operation, Stage};
 
@@ -105,6 +111,19 @@ pub(crate) type Outcome = Result<Option<Buffer>, LeafFailure>;
 
 /// Carries out all requests. One outcome each, in their order.
 pub(crate) fn run(ios: Vec<LeafIo>, class: IoPriority, operation: &Operation) -> Vec<Outcome> {
+    run_lanes(ios, (class, false), operation)
+}
+
+/// The same for a scrub: in the [gaps] that applications leave.
+pub(crate) fn run_in_gaps(ios: Vec<LeafIo>, operation: &Operation) -> Vec<Outcome> {
+    run_lanes(ios, (read_class(operation), true), operation)
+}
+
+fn run_lanes(
+    ios: Vec<LeafIo>,
+    (class, in_gaps): (IoPriority, bool),
+    operation: &Operation,
+) -> Vec<Outcome> {
     let mut outcomes: Vec<Option<Outcome>> = ios.iter().map(|_| None).collect();
     let mut lanes: BTreeMap<Guid, Lane> = BTreeMap::new();
     for (index, io) in ios.into_iter().enumerate() {
@@ -117,13 +136,14 @@ pub(crate) fn run(ios: Vec<LeafIo>, class: IoPriority, operation: &Operation) ->
             None => outcomes[index] = Some(Err(leaf.not_usable())),
             Some(window) => {
                 let lane = lanes.entry(leaf.guid);
-                let lane = lane.or_insert_with(|| Lane::new(leaf, window, class));
+                let lane = lane.or_insert_with(|| Lane::new(leaf, window, (class, in_gaps)));
                 lane.push(index, request, birth);
             }
         }
     }
     let mut lanes: Vec<Lane> = lanes.into_values().collect();
     let mut slowest = Slowest::default();
+    lanes.iter_mut().for_each(Lane::wait_for_turn);
     lanes.iter_mut().for_each(Lane::begin);
     while let Some(late) = lanes.iter().position(Lane::has_unsent) {
         // Requests of this call are waited for before room: other callers may wait for the room
@@ -191,6 +211,12 @@ struct Lane {
     window: Window,
     class: IoPriority,
     limits: &'static Limits,
+    /// An application or txg waits for a device with limits.
+    is_asking: bool,
+    /// It waits for [gaps] of a device with limits.
+    in_gaps: bool,
+    /// Its [turn](sweeps) has begun and not ended.
+    has_turn: bool,
     /// Before they are sorted.
     requests: Vec<(Asked, Request)>,
     /// The births of what is written.
@@ -200,6 +226,8 @@ struct Lane {
     /// When waiting for room began.
     unsent_since_ns: u64,
     under_way: VecDeque<UnderWay>,
+    /// How many requests have their outcomes.
+    asked_count: u64,
 }
 
 /// Requests that were handed over.
@@ -214,10 +242,18 @@ struct UnderWay {
 }
 
 impl Lane {
-    fn new(leaf: Arc<Leaf>, window: Window, class: IoPriority) -> Lane {
-        let is_asked = leaf.note_asked(class, window.info().is_direct);
+    fn new(leaf: Arc<Leaf>, window: Window, (class, in_gaps): (IoPriority, bool)) -> Lane {
+        let is_direct = window.info().is_direct;
+        let is_asked = leaf.note_asked(class, is_direct);
+        let is_asking = is_direct && is_waited_for(class);
+        if is_asking {
+            leaf.gaps.begin_asking();
+        }
         Lane {
             limits: Limits::of(window.info(), leaf.depth.get(), is_asked),
+            is_asking,
+            in_gaps: in_gaps && is_direct,
+            has_turn: false,
             leaf,
             window,
             class,
@@ -226,6 +262,7 @@ impl Lane {
             unsent: VecDeque::new(),
             unsent_since_ns: 0,
             under_way: VecDeque::new(),
+            asked_count: 0,
         }
     }
 
@@ -248,6 +285,24 @@ impl Lane {
         !self.under_way.is_empty()
     }
 
+    /// Waits until the calls of scans that came before have sent their requests.
+    fn wait_for_turn(&mut self) {
+        assert!(
+            !self.is_busy() && !self.has_turn,
+            "a call waits for its turn before it has any request under way"
+        );
+        if self.window.info().is_direct && is_of_scan(self.class) {
+            self.leaf.sweeps.begin();
+            self.has_turn = true;
+        }
+    }
+
+    fn end_turn(&mut self) {
+        if std::mem::take(&mut self.has_turn) {
+            self.leaf.sweeps.end();
+        }
+    }
+
     /// Hands over all requests, or as many as there is room for.
     fn begin(&mut self) {
         assert!(
@@ -264,6 +319,7 @@ impl Lane {
         }
         let is_limited = self.limits.classes[self.class.index()].is_some();
         if !is_limited || asked().any(|asked| asked.kind == IoKind::Flush) {
+            self.end_turn();
             return self.submit(requests, 0, 0);
         }
         let aggregates = aggregate::of_sorted(requests, &self.window, self.limits);
@@ -276,8 +332,16 @@ impl Lane {
     /// Hands over as many aggregates as there is room for.
     fn send(&mut self) {
         if self.has_unsent() {
+            let wanted = match self.admitted() {
+                Admitted::All => self.unsent.len(),
+                Admitted::One(bytes_max) => {
+                    self.cut_first(bytes_max);
+                    1
+                }
+                Admitted::NoneFor(_) => return,
+            };
             let room = &self.leaf.room;
-            let taken = room.take(self.limits, self.class, self.unsent.len());
+            let taken = room.take(self.limits, self.class, wanted);
             self.send_taken(taken);
             if self.has_unsent() && self.leaf.room.is_full(self.limits) {
                 self.leaf.depth.note_refused();
@@ -292,9 +356,47 @@ impl Lane {
             !self.is_busy(),
             "a thread with requests at a device waits for these, never for room"
         );
+        let wanted = match self.admitted() {
+            Admitted::All => self.unsent.len(),
+            Admitted::One(bytes_max) => {
+                self.cut_first(bytes_max);
+                1
+            }
+            Admitted::NoneFor(wait_ns) => return self.leaf.gaps.wait(wait_ns),
+        };
         let room = &self.leaf.room;
-        let taken = room.wait(self.limits, self.class, self.unsent.len());
+        let taken = room.wait(self.limits, self.class, wanted);
         self.send_taken(taken);
+    }
+
+    /// What the device admits of the call beside its limits.
+    fn admitted(&self) -> Admitted {
+        let next = self.unsent.front().filter(|_| self.in_gaps);
+        let Some(next) = next else {
+            return Admitted::All;
+        };
+        match self
+            .leaf
+            .gaps
+            .admits(next.start(), tarn_host::monotonic_ns())
+        {
+            // The call before has sent its last one, which is served.
+            Admitted::One(_) if self.leaf.room.has_any(self.class) => {
+                Admitted::NoneFor(gaps::LOOK_NS_MIN)
+            }
+            admitted => admitted,
+        }
+    }
+
+    /// Leaves no more bytes in the aggregate that is sent next, but for its first request.
+    fn cut_first(&mut self, bytes_max: u64) {
+        let first = self.unsent.pop_front();
+        let first = first.expect("a lane with unsent requests sends");
+        let (first, rest) = first.cut(bytes_max);
+        if let Some(rest) = rest {
+            self.unsent.push_front(rest);
+        }
+        self.unsent.push_front(first);
     }
 
     fn send_taken(&mut self, taken: Taken) {
@@ -313,17 +415,25 @@ impl Lane {
             true => count.div_ceil(2),
             false => count,
         };
+        let mut end = 0;
         for room in [first, count - first] {
             if room > 0 {
                 self.count_pending(-1);
                 let aggregates = usize::try_from(room).expect("a small number");
                 let requests = self.unsent.drain(..aggregates);
+                let requests = requests.inspect(|aggregate| end = aggregate.end());
                 let requests = requests.flat_map(|aggregate| aggregate.requests).collect();
                 self.count_pending(1);
                 let now_ns = tarn_host::monotonic_ns();
                 let waited_ns = now_ns.saturating_sub(self.unsent_since_ns);
                 self.submit(requests, room, waited_ns);
             }
+        }
+        if self.in_gaps {
+            self.leaf.gaps.note_admitted(end);
+        }
+        if !self.has_unsent() {
+            self.end_turn();
         }
     }
 
@@ -380,6 +490,15 @@ impl Lane {
         let own = || asked.iter().filter(|asked| !asked.is_gap());
         statistics.add_active(self.class, -signed(own().count()));
         leaf.end(own().map(|asked| asked.bytes).sum());
+        if self.is_asking
+            && let Some((_, read)) = asked
+                .iter()
+                .zip(&completions)
+                .find(|(asked, _)| asked.kind == IoKind::Read)
+        {
+            leaf.gaps.note_read(read.service_ns);
+        }
+        self.asked_count += widen(own().count());
         let bytes_max = self.window.info().merged_bytes_max;
         for mut finished in merged(self.class, bytes_max, &asked, &completions) {
             finished.queue_ns += waited_ns;
@@ -438,6 +557,15 @@ impl Lane {
             self.leaf.note_written(births.clone());
         }
         self.leaf.set_unflushed(true);
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.end_turn();
+        if self.is_asking {
+            self.leaf.gaps.end_asking(self.asked_count);
+        }
     }
 }
 

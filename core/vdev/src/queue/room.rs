@@ -90,6 +90,11 @@ impl Room {
         Active(self.active.load(Ordering::Relaxed)).total(limits) >= limits.depth
     }
 
+    /// Whether the device has requests of a class.
+    pub(crate) fn has_any(&self, class: IoPriority) -> bool {
+        Active(self.active.load(Ordering::SeqCst)).of(class.index()) > 0
+    }
+
     /// Takes room for as many of `wanted` requests as there is.
     pub(crate) fn take(&self, limits: &Limits, class: IoPriority, wanted: usize) -> Taken {
         let class = class.index();
