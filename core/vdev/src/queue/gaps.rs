@@ -50,11 +50,11 @@ const READ_NS_FIRST: u64 = 8_000_000;
 const READ_NS_MAX: u64 = 20_000_000;
 
 /// A thread that waits for a gap looks no more often, in nanoseconds.
-pub(super) const LOOK_NS_MIN: u64 = 500_000;
+pub(crate) const LOOK_NS_MIN: u64 = 500_000;
 
 /// What a device admits of a scrub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admitted {
+pub(crate) enum Admitted {
     /// As many requests as the limits of its class.
     All,
     /// One of about so many bytes, if none is at the device.
@@ -96,20 +96,20 @@ impl Gaps {
     }
 
     /// A call asks something of the device for an application or a txg.
-    pub(super) fn begin_asking(&self) {
+    pub(crate) fn begin_asking(&self) {
         self.asking.fetch_add(1, Ordering::Relaxed);
         self.arm_at.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// The device took so long for a read that was asked.
-    pub(super) fn note_read(&self, device_ns: u64) {
+    pub(crate) fn note_read(&self, device_ns: u64) {
         let before = self.read_ns.load(Ordering::Relaxed);
         let after = (before * 7 + device_ns.min(READ_NS_MAX)) / 8;
         self.read_ns.store(after, Ordering::Relaxed);
     }
 
     /// A call that had asked so many requests has all outcomes.
-    pub(super) fn end_asking(&self, requests: u64) {
+    pub(crate) fn end_asking(&self, requests: u64) {
         self.asked_since.fetch_add(requests, Ordering::Relaxed);
         let now_ns = tarn_host::monotonic_ns();
         self.last_asked_ns.store(now_ns, Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl Gaps {
     }
 
     /// What the device admits of a scrub now, whose next request begins at this offset.
-    pub(super) fn admits(&self, offset: u64, now_ns: u64) -> Admitted {
+    pub(crate) fn admits(&self, offset: u64, now_ns: u64) -> Admitted {
         if self.hurrying.load(Ordering::Relaxed) > 0 {
             return Admitted::All;
         }
@@ -144,13 +144,13 @@ impl Gaps {
     }
 
     /// Requests of a scrub were let in, the last of which ends at this offset.
-    pub(super) fn note_admitted(&self, end: u64) {
+    pub(crate) fn note_admitted(&self, end: u64) {
         self.asked_since.store(0, Ordering::Relaxed);
         self.arm_at.store(end, Ordering::Relaxed);
     }
 
     /// Waits so many nanoseconds, or until the scrub is hurried.
-    pub(super) fn wait(&self, wait_ns: u64) {
+    pub(crate) fn wait(&self, wait_ns: u64) {
         let mut turn = self.turn.lock();
         if self.hurrying.load(Ordering::Relaxed) == 0 {
             let timeout = Duration::from_nanos(wait_ns);

@@ -41,7 +41,7 @@ impl Sweeps {
     }
 
     /// Waits for the turn of the caller, which [ends](Sweeps::end) it.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         let mut line = self.line.lock();
         let number = line.next;
         line.next += 1;
@@ -49,7 +49,7 @@ impl Sweeps {
     }
 
     /// The turn of the caller is over.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let mut line = self.line.lock();
         assert!(line.now < line.next, "a turn that ends had begun");
         line.now += 1;
