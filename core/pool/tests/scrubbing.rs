@@ -322,7 +322,7 @@ fn a_device_is_resilvering_or_repairing_while_a_scan_writes_to_it() {
         let take_out = |leaf, how| assert!(pool.vdevs().take_out_of_use(leaf, how));
         take_out(second, OutOfUse::OfflineForNow);
         write_files(&pool, 60, &operation);
-        slow(&world, "b", 1000);
+        slow(&world, "b", 100);
         pool.vdevs().bring_online(second, ours(&pool));
         pool.request_resilver(&operation).unwrap();
         wait_for_mark(host, &pool, "b", LeafScan::Resilvering);
