@@ -109,7 +109,8 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
                 import.rewind = true;
                 import.extreme = true;
             }
-            "V" | "rewind-to-checkpoint" => return Err(unbuilt(option)),
+            "V" => return Err(unbuilt(option)),
+            "rewind-to-checkpoint" => import.rewinds_to_checkpoint = true,
             "X" => import.extreme = true,
             // Letters that OpenZFS takes and does not use.
             _ => {}
@@ -237,6 +238,12 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_is_rewound_to_its_checkpoint_on_demand() {
+        assert!(import("--rewind-to-checkpoint tank").rewinds_to_checkpoint);
+        assert!(!import("tank").rewinds_to_checkpoint);
+    }
+
+    #[test]
     fn all_pools_have_no_names() {
         assert_eq!(import("-a -m").pool, None);
         assert!(import("-a -m").missing_log);
@@ -262,12 +269,6 @@ mod tests {
             (
                 "-l tank",
                 Failure::error("zpool import -l: not supported by this version of Tarn"),
-            ),
-            (
-                "--rewind-to-checkpoint tank",
-                Failure::error(
-                    "zpool import --rewind-to-checkpoint: not supported by this version of Tarn",
-                ),
             ),
             ("-o nonsense=on tank", Failure::Silent(1)),
         ] {

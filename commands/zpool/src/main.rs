@@ -14,6 +14,7 @@ mod add;
 mod asked;
 mod assignments;
 mod attach;
+mod checkpoint;
 mod clear;
 mod create;
 mod destroy;
@@ -94,7 +95,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     BLANK,
     built("labelclear", usage::LABELCLEAR, labelclear::run),
     BLANK,
-    missing("checkpoint", usage::CHECKPOINT),
+    built("checkpoint", usage::CHECKPOINT, checkpoint::run),
     missing("prefetch", usage::PREFETCH),
     BLANK,
     built("list", usage::LIST, list::run),

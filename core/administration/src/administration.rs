@@ -57,6 +57,8 @@ macro_rules! for_each_operation {
             "pool/sync" pool_sync: pool::Sync => Done, "Stores all dirty data.";
             "pool/scrub" pool_scrub: pool::Scrub => pool::Scrubbed, "Begins, pauses or stops a scrub.";
             "pool/resilver" pool_resilver: pool::Resilver => Done, "Begins a resilver anew.";
+            "pool/checkpoint" pool_checkpoint: pool::Checkpoint => Done,
+                "Keeps the present state of a pool, or gives that up.";
             "pool/clear" pool_clear: pool::Clear => Done, "Clears device errors and resumes a suspended pool.";
             "pool/initialize" pool_initialize: pool::Initialize => pool::FreeSpaceReply,
                 "Writes the free space of devices, or ends that.";

@@ -162,6 +162,10 @@ impl Administration for Administrator {
         self.command(call, |operation| self.trim(call, &request, operation))
     }
 
+    fn pool_checkpoint(&self, call: &Call, request: pool::Checkpoint) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.checkpoint(call, &request, operation))
+    }
+
     fn pool_reguid(&self, call: &Call, request: pool::Reguid) -> Result<Done, Refusal> {
         self.command(call, |operation| self.reguid(call, &request, operation))
     }

@@ -50,8 +50,6 @@ pub struct OpenPool {
     pub remembered: Mutex<Remembered>,
     /// Differs between two imports of the same pool.
     pub load_guid: u64,
-    /// Space of the checkpoint, in deflated bytes.
-    pub checkpoint_bytes: Option<u64>,
     /// When the pool was opened, for counters that start at zero then.
     pub opened_ns: u64,
     /// Mounts by dataset, those included that are unmounted here and still in use elsewhere. The
@@ -83,7 +81,6 @@ impl OpenPool {
         pool: Arc<Pool>,
         altroot: Option<String>,
         remembered: Remembered,
-        checkpoint_bytes: Option<u64>,
         mounter: Arc<dyn Mounter>,
     ) -> Arc<OpenPool> {
         let host = pool.host();
@@ -95,7 +92,6 @@ impl OpenPool {
             altroot,
             remembered: Mutex::new(MOUNTS, remembered),
             load_guid,
-            checkpoint_bytes,
             opened_ns,
             mounts: Mutex::new(MOUNTS, MountIndex::default()),
             mounter,

@@ -170,7 +170,7 @@ features! {
     ObsoleteCounts "com.delphix:obsolete_counts" None,
         "Reduce memory used by removed devices when their blocks are freed or remapped.",
         [READ_ONLY_COMPATIBLE], [ExtensibleDataset, DeviceRemoval];
-    ZpoolCheckpoint "com.delphix:zpool_checkpoint" ReadOnly,
+    ZpoolCheckpoint "com.delphix:zpool_checkpoint" ReadWrite,
         "Pool state can be checkpointed, allowing rewind later.",
         [READ_ONLY_COMPATIBLE], [];
     SpacemapV2 "com.delphix:spacemap_v2" ReadWrite,

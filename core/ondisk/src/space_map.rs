@@ -254,6 +254,11 @@ pub struct Entries<'a> {
 }
 
 impl Entries<'_> {
+    /// Where in the block the next entry begins, with the debug entries before it.
+    pub fn position(&self) -> usize {
+        self.reader.position()
+    }
+
     fn next_entry(&mut self) -> Result<Option<Entry>, Corrupt> {
         while !self.reader.is_at_end() {
             let word = self.reader.u64()?;

@@ -129,6 +129,7 @@ impl Pool {
         operation: &Operation,
     ) -> Result<(), VdevChangeError> {
         self.require_writable()?;
+        self.refuse_for_checkpoint()?;
         let target = joining.target();
         let top_id = self.vdevs().top_of(target);
         let id = top_id.ok_or_else(|| joining.refusal(false))?;

@@ -17,6 +17,9 @@
 //! of the txg that is opened: it was complete before that txg was stored, and its dataset has not
 //! changed since.
 //!
+//! The same holds for a pool that is rewound to its checkpoint: blocks of an unclaimed log that were
+//! born after the checkpoint may have been overwritten since, and those before are freed.
+//!
 //! Txgs of the crashed run that were never stored have left their numbers in the log. The pool goes
 //! on after the newest of them, so that no block was born in the future.
 //!
@@ -102,13 +105,8 @@ impl Pool {
         request: &ImportRequest<'_>,
         operation: &Operation,
     ) -> Result<Claimed, ImportError> {
-        let first = self.txgs().open_txg();
-        let last_stored = self.vdevs().newest_uberblock();
-        let last_stored = last_stored.map_or(Txg::ZERO, |uberblock| uberblock.txg);
-        let opening = Opening {
-            first,
-            is_rewound: last_stored >= first,
-        };
+        let (opening, last_stored) = self.opening();
+        let first = opening.first;
         let found = self.find_whole_logs(opening, request, operation)?;
         let Found { claims, newest, .. } = found;
         *self.claimed_logs.lock() = found.claimed;
@@ -146,6 +144,41 @@ impl Pool {
             first,
             heads,
         })
+    }
+
+    /// The state that is opened, and the newest txg that was ever stored.
+    #[doc(alias = "spa_min_claim_txg")]
+    fn opening(&self) -> (Opening, Txg) {
+        let last_stored = self.vdevs().newest_uberblock();
+        let last_stored = last_stored.map_or(Txg::ZERO, |uberblock| uberblock.txg);
+        let uberblock = self.uberblock();
+        let opening = match uberblock.is_checkpoint() {
+            true => Opening {
+                first: uberblock.checkpoint_txg.next(),
+                is_rewound: true,
+            },
+            false => {
+                let first = self.txgs().open_txg();
+                Opening {
+                    first,
+                    is_rewound: last_stored >= first,
+                }
+            }
+        };
+        (opening, last_stored)
+    }
+
+    /// Fails where claiming would fail because of the contents of a log. Writes nothing.
+    ///
+    /// # Errors
+    /// The first log that cannot be claimed; or a read error.
+    pub(crate) fn check_logs(
+        &self,
+        request: &ImportRequest<'_>,
+        operation: &Operation,
+    ) -> Result<(), ImportError> {
+        let (opening, _) = self.opening();
+        self.find_logs(opening, request, operation).map(drop)
     }
 
     /// All logs, once each device in use has the blocks that were found.

@@ -47,6 +47,7 @@ impl Pool {
         operation: &Operation,
     ) -> Result<Option<Guid>, VdevChangeError> {
         self.require_writable()?;
+        self.refuse_for_checkpoint()?;
         let id = self.vdevs().top_of(guid).ok_or(NOT_A_MIRROR)?;
         let root = self.vdevs().config();
         let top = &root.children[id.index()];
@@ -125,6 +126,9 @@ pub(crate) fn take_out(
     needed: Needed,
 ) -> Result<Option<Option<Guid>>, PoolError> {
     let pool = scope.pool;
+    if pool.refuse_for_checkpoint().is_err() {
+        return Ok(None);
+    }
     let root = pool.vdevs().config();
     let Some(id) = pool.vdevs().top_of(guid) else {
         return Ok(None);

@@ -1,5 +1,6 @@
 //! Why a pool could not be opened or changed.
 
+use crate::checkpoint::CheckpointRefusal;
 use tarn_block::BlockFreeError;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::task::TaskRefusal;
@@ -190,6 +191,9 @@ pub enum ImportError {
     /// The pool has `multihost`, and this host has no id to write into its labels.
     #[error("pool has the multihost property on and the system's hostid is not set")]
     NoHostId,
+    /// The pool has no checkpoint to rewind to.
+    #[error("checkpoint does not exist")]
+    NoCheckpoint,
     /// The caller did not wait until it was known that no other host uses the pool.
     #[error("the caller is gone")]
     CallerGone,
@@ -251,6 +255,9 @@ pub enum VdevChangeError {
     /// The feature `device_rebuild` is not enabled.
     #[error("device_rebuild feature must be enabled in order to use sequential reconstruction")]
     NoDeviceRebuild,
+    /// The devices are needed for a checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointRefusal),
     /// A device cannot be used.
     #[error(transparent)]
     Device(#[from] ImportError),

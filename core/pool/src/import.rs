@@ -17,6 +17,7 @@
 //! Whether another host used the pool last, which the caller decides before. Only a pool with the
 //! property `multihost` is watched and claimed here ([`multihost`](crate::multihost)).
 
+use crate::checkpoint;
 use crate::cloned_blocks::ClonedBlockTables;
 use crate::close::Leaving;
 use crate::config;
@@ -70,6 +71,8 @@ pub struct ImportRequest<'a> {
     pub need: Need,
     /// The newest txg that may be opened: [`Txg::MAX`], unless the pool is rewound.
     pub until: Txg,
+    /// Whether the pool is rewound to its checkpoint (`--rewind-to-checkpoint`).
+    pub rewinds_to_checkpoint: bool,
     /// Whether intent logs that cannot be claimed are discarded; otherwise the pool is not opened
     /// for writing.
     pub discards_logs: bool,
@@ -126,11 +129,35 @@ impl Pool {
         operation: &Operation,
     ) -> Result<Arc<Pool>, ImportError> {
         let suggested = &request.candidate.root;
-        let first = open(host, cache, request, suggested, Need::Nothing, operation)?;
+        let mut first = open(
+            host,
+            cache,
+            request,
+            (suggested, None),
+            Need::Nothing,
+            operation,
+        )?;
         let watched = match request.mode {
             Mode::ReadOnly => None,
             Mode::ReadWrite => take_over::watch_for_others(host, request, &first.vdevs)?,
         };
+        let mut target = None;
+        if request.rewinds_to_checkpoint {
+            let newest = first.vdevs.newest_uberblock();
+            let newest = newest.ok_or(ImportError::NoUberblock)?;
+            let now_s = u64::try_from(host.unix_time().seconds).unwrap_or(0);
+            let directory = Directory::new(&first.mos, operation);
+            target = Some(checkpoint::rewind::target(directory, &newest, now_s)?);
+            close(first);
+            first = open(
+                host,
+                cache,
+                request,
+                (suggested, target),
+                Need::Nothing,
+                operation,
+            )?;
+        }
         let configuration = Directory::new(&first.mos, operation).configuration();
         let configuration =
             configuration.map_err(|error| missing_before_unreadable(&first.vdevs, error))?;
@@ -145,10 +172,23 @@ impl Pool {
             first
         } else {
             close(first);
-            open(host, cache, request, &trusted, request.need, operation)?
+            open(
+                host,
+                cache,
+                request,
+                (&trusted, target),
+                request.need,
+                operation,
+            )?
         };
         let pool = finish(host, request, opened, &configuration, operation)?;
         if let Err(error) = pool.load_dtls(operation) {
+            pool.abandon();
+            return Err(error.into());
+        }
+        if let Err(error) = pool.load_checkpoint(operation)
+            && request.mode == Mode::ReadWrite
+        {
             pool.abandon();
             return Err(error.into());
         }
@@ -166,13 +206,22 @@ impl Pool {
             return Err(error.into());
         }
         if request.mode == Mode::ReadWrite {
-            let entered = pool.enter_multihost(watched, operation);
+            // A rewind is made with the first write: whatever refuses it has to come before.
+            let checked = match target {
+                Some(_) => pool.check_logs(request, operation),
+                None => Ok(()),
+            };
+            let entered = checked.and_then(|()| pool.enter_multihost(watched, operation));
             let ready = entered.and_then(|()| pool.prepare_for_writing(request, operation));
             if let Err(error) = ready {
                 pool.abandon();
                 return Err(error);
             }
             pool.note_empty_logs();
+            if target.is_some() {
+                let left = pool.leave_for_sync(checkpoint::rewind::record);
+                left.expect("the queue of a pool is open before its threads start");
+            }
             if request.split.is_some() {
                 let left = pool.leave_for_sync(crate::left_behind::free_left_behind);
                 left.expect("the queue of a pool is open before its threads start");
@@ -241,12 +290,12 @@ fn missing_before_unreadable(vdevs: &VdevTree, error: PoolError) -> ImportError 
     }
 }
 
-/// Opens a vdev tree, and the MOS of its best uberblock.
+/// Opens a vdev tree, and the MOS of this uberblock or of its best one.
 fn open(
     host: &Host,
     cache: &Arc<Cache>,
     request: &ImportRequest<'_>,
-    root: &VdevConfig,
+    (root, target): (&VdevConfig, Option<Uberblock>),
     need: Need,
     operation: &Operation,
 ) -> Result<Opened, ImportError> {
@@ -257,7 +306,7 @@ fn open(
     let labels = ExpectedLabels::OfPool(request.candidate.facts.guid);
     let vdevs = VdevTree::open(host, root, &OpenOptions { mode, need, labels })?;
     vdevs.permit_self_heal(false);
-    let uberblock = vdevs.uberblock_until(request.until);
+    let uberblock = target.or_else(|| vdevs.uberblock_until(request.until));
     let uberblock = uberblock.ok_or(ImportError::NoUberblock)?;
     check_version(uberblock.version)?;
     check_txg(uberblock.txg)?;
@@ -278,7 +327,7 @@ fn open(
     let cache = PoolCache::new(cache.clone(), io.clone());
     let limits = TxgLimits::for_memory(host.memory_total_bytes(), cache.cache().budget_bytes());
     assert!(
-        uberblock.txg <= request.until,
+        target.is_some() || uberblock.txg <= request.until,
         "a pool is opened at a group that was asked for"
     );
     let txgs = Txgs::new(uberblock.txg, limits);

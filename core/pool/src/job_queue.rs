@@ -23,6 +23,9 @@ const ANSWER: Rank = Rank::new(tarn_host::ranks::POOL + 21, "answer of the sync 
 
 /// A job of the sync thread.
 pub(crate) trait Job: Send {
+    /// Whether it runs before anything else in its txg.
+    fn is_early(&self) -> bool;
+
     /// Runs in the first pass.
     fn run(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError>;
 
@@ -42,6 +45,7 @@ pub(crate) struct Waiting<T> {
     work: Option<Work<T>>,
     outcome: Option<Result<T, TaskRefusal>>,
     answer: Arc<Answer<T>>,
+    is_early: bool,
 }
 
 impl<T> Waiting<T> {
@@ -51,6 +55,16 @@ impl<T> Waiting<T> {
             work: Some(work),
             outcome: None,
             answer,
+            is_early: false,
+        })
+    }
+
+    /// The same, to run before anything else in its txg.
+    pub(crate) fn early(work: Work<T>, answer: Arc<Answer<T>>) -> Box<Waiting<T>> {
+        let job = Waiting::new(work, answer);
+        Box::new(Waiting {
+            is_early: true,
+            ..*job
         })
     }
 }
@@ -72,6 +86,10 @@ impl<T> Answer<T> {
 }
 
 impl<T: Send + 'static> Job for Waiting<T> {
+    fn is_early(&self) -> bool {
+        self.is_early
+    }
+
     fn run(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
         assert!(
             self.work.is_some() && self.outcome.is_none(),
@@ -240,9 +258,17 @@ impl Taken {
         self.0.is_empty()
     }
 
-    /// Runs them in order.
+    /// Runs those in order that come before anything else in the txg.
+    #[doc(alias = "dsl_early_sync_task")]
+    pub(crate) fn run_early(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
+        let mut early = self.0.iter_mut().filter(|job| job.is_early());
+        early.try_for_each(|job| job.run(scope))
+    }
+
+    /// Runs the others in order.
     pub(crate) fn run(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
-        self.0.iter_mut().try_for_each(|job| job.run(scope))
+        let mut others = self.0.iter_mut().filter(|job| !job.is_early());
+        others.try_for_each(|job| job.run(scope))
     }
 
     /// The txg is stored.

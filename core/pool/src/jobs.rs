@@ -24,6 +24,7 @@ use crate::history_write::{CommandRecord, append_command};
 use crate::job_queue::{Answer, Waiting, or_refused};
 use crate::pool::Pool;
 use crate::sync_scope::SyncScope;
+use std::sync::Arc;
 use std::time::Duration;
 use tarn_dataset::task::{SyncTask, TaskRefusal};
 use tarn_probe::{Operation, Stage};
@@ -151,9 +152,30 @@ impl Pool {
         operation: &Operation,
         work: impl FnOnce(&SyncScope<'_>) -> Result<Result<T, TaskRefusal>, PoolError> + Send + 'static,
     ) -> Result<T, TaskError> {
-        self.require_writable()?;
         let answer = Answer::new();
         let job = Waiting::new(Box::new(work), answer.clone());
+        self.run_job(job, &answer, operation)
+    }
+
+    /// The same, before anything else in the txg: nothing was written or freed in it yet.
+    #[doc(alias = "dsl_early_sync_task")]
+    pub(crate) fn run_early<T: Send + 'static>(
+        &self,
+        operation: &Operation,
+        work: impl FnOnce(&SyncScope<'_>) -> Result<Result<T, TaskRefusal>, PoolError> + Send + 'static,
+    ) -> Result<T, TaskError> {
+        let answer = Answer::new();
+        let job = Waiting::early(Box::new(work), answer.clone());
+        self.run_job(job, &answer, operation)
+    }
+
+    fn run_job<T: Send + 'static>(
+        &self,
+        job: Box<Waiting<T>>,
+        answer: &Arc<Answer<T>>,
+        operation: &Operation,
+    ) -> Result<T, TaskError> {
+        self.require_writable()?;
         self.jobs.push(self.txgs().open_txg(), job)?;
         self.txgs().kick();
         let _stage = operation.stage(Stage::TxWait);

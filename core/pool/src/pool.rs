@@ -1,5 +1,6 @@
 //! An open pool: the state that all its users share.
 
+use crate::checkpoint::Checkpoint;
 use crate::cloned_blocks::{CloneSums, ClonedBlockTables};
 use crate::directory::Directory;
 use crate::error::TaskError;
@@ -122,6 +123,7 @@ pub struct Pool {
     /// Set by properties of vdevs.
     pub(crate) thresholds: Thresholds,
     pub(crate) autotrim: Autotrim,
+    pub(crate) checkpoint: Checkpoint,
     /// No thread is started any more.
     closing: AtomicBool,
 }
@@ -193,6 +195,7 @@ impl Pool {
             works: Works::new(),
             thresholds: Thresholds::new(),
             autotrim: Autotrim::new(),
+            checkpoint: Checkpoint::none(),
             closing: AtomicBool::new(false),
         };
         pool.space.set_door(Arc::new(Loader {

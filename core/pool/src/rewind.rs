@@ -148,6 +148,7 @@ fn try_group(
     let trial = ImportRequest {
         mode: Mode::ReadOnly,
         until: txg,
+        rewinds_to_checkpoint: false,
         owner: request.owner.clone(),
         ..*request
     };

@@ -416,7 +416,11 @@ pub(crate) struct Storing<'a> {
 /// Appends the changes since the pass before to the logs of their metaslabs.
 #[doc(alias = "metaslab_sync")]
 pub(crate) fn store(storing: &Storing<'_>, changes: &[MetaslabChanges]) -> Result<(), PoolError> {
-    for metaslab in changes {
+    let has_changes = |metaslab: &&MetaslabChanges| {
+        // What the checkpoint keeps stays allocated.
+        !metaslab.allocated.is_empty() || !metaslab.freed.is_empty()
+    };
+    for metaslab in changes.iter().filter(has_changes) {
         let (vdev, index) = (metaslab.vdev, metaslab.index);
         let object = open_or_create(storing, vdev, index)?;
         let (head, _) = head_of(&object)?;

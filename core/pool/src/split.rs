@@ -96,6 +96,7 @@ impl Pool {
         operation: &Operation,
     ) -> Result<SplitOff, VdevChangeError> {
         self.require_writable()?;
+        self.refuse_for_checkpoint()?;
         let guid = new_guid(self.host());
         let root = self.vdevs().config();
         split_tree(&root, plan, guid).ok_or(NOT_SPLITTABLE)?;
@@ -268,6 +269,7 @@ impl SplitOff {
             mode: Mode::ReadWrite,
             need: Need::All,
             until: Txg::MAX,
+            rewinds_to_checkpoint: false,
             discards_logs: false,
             goes_on: &|| true,
             owner,

@@ -13,6 +13,8 @@
 //! not, so nothing more is stored in this run; the pool is suspended, which commands show, and
 //! writers wait or fail as `failmode` says. The next import opens the last stored txg.
 
+use crate::checkpoint;
+use crate::checkpoint::CheckpointState;
 use crate::config;
 use crate::deferred;
 use crate::dirty_time_logs;
@@ -33,7 +35,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use tarn_dataset::free_in_background::FreeBudget;
 use tarn_dataset::ledger::MosLedger;
-use tarn_dataset::task::{InternalEvent, TaskContext};
+use tarn_dataset::task::{InternalEvent, Room, TaskContext};
 use tarn_host::background;
 use tarn_host::canary::{Canary, sings};
 use tarn_host::channel;
@@ -203,6 +205,7 @@ impl Pool {
         let writer = self.writer(tx, operation);
         Ok(self.is_configuration_changed()
             || self.has_scan_work()
+            || self.is_discarding_checkpoint()
             || self.has_found_errors()
             || self.namespace().has_more_to_free(operation)?
             || log_space_maps::exist(writer.directory())?)
@@ -253,6 +256,7 @@ impl Pool {
                 context: &context,
             };
             if tx.pass() == 1 {
+                jobs.run_early(&scope)?;
                 self.clones.enter(tx.txg(), operation)?;
                 deferred::free_all(writer, self.io())?;
                 self.clear_log_space_maps(&scope)?;
@@ -264,12 +268,15 @@ impl Pool {
                 if self.namespace().property_generation() != generation {
                     self.namespace().refresh_policies(operation)?;
                 }
-                let freed = self
-                    .namespace()
-                    .free_in_background(&context, BACKGROUND_BUDGET)?;
-                if freed.more {
-                    self.txgs().kick();
+                if !self.is_too_full_to_free(operation) {
+                    let freed = self
+                        .namespace()
+                        .free_in_background(&context, BACKGROUND_BUDGET)?;
+                    if freed.more {
+                        self.txgs().kick();
+                    }
                 }
+                checkpoint::discard::step(&scope)?;
                 self.sync_scan(&scope)?;
                 error_log::store(&scope)?;
                 self.record_events(&scope, &events)?;
@@ -314,7 +321,20 @@ impl Pool {
             deferred::put(scope.writer, &late)?;
         }
         let changes = self.space().take_changes(scope.writer.tx.txg());
-        space_maps::store(&self.storing(scope), &changes)
+        let storing = self.storing(scope);
+        checkpoint::maps::store(self, &storing, &changes)?;
+        space_maps::store(&storing, &changes)
+    }
+
+    /// Whether what was destroyed waits, because freeing it makes no room while there is a
+    /// checkpoint, and what it takes would fill the pool.
+    #[doc(alias = "spa_suspend_async_destroy")]
+    fn is_too_full_to_free(&self, operation: &Operation) -> bool {
+        self.checkpoint.state() == Some(CheckpointState::Exists)
+            && self
+                .namespace()
+                .check_room(Room::freeing(), operation)
+                .is_err()
     }
 
     fn storing<'a>(&'a self, scope: &SyncScope<'a>) -> Storing<'a> {
@@ -370,6 +390,7 @@ impl Pool {
             multihost_magic: Uberblock::MULTIHOST_MAGIC,
             multihost_delay_ns: 0,
             multihost_config: 0,
+            checkpoint_txg: Txg::ZERO,
             ..*before
         };
         if let Some(settings) = self.heartbeats.settings() {

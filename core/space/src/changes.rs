@@ -18,4 +18,7 @@ pub struct MetaslabChanges {
     pub allocated: Vec<Range>,
     /// Ranges given back, in order of their start.
     pub freed: Vec<Range>,
+    /// Ranges given back that the checkpoint has, in order of their start. In the space map of the
+    /// metaslab they stay allocated.
+    pub kept: Vec<Range>,
 }

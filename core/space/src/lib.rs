@@ -32,6 +32,10 @@
 //! map as free, but not to be used), and free again. `pool` moves ranges on by
 //! [`Space::take_changes`] in each pass of a sync, and [`Space::txg_stored`] after its uberblock.
 //!
+//! *The checkpoint.* While a pool has a checkpoint, freed blocks that were born up to its txg stay
+//! allocated; they are handed over apart ([`MetaslabChanges::kept`]), so that `pool` can free them
+//! when the checkpoint is discarded.
+//!
 //! *Holds* ([`hold`]) take metaslabs out of use while their free ranges are written or discarded.
 //!
 //! # Invariants

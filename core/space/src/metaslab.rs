@@ -11,7 +11,10 @@
 //! it is in `deferred` either way. Allocations cannot lag: a metaslab with allocations that are not
 //! stored stays in memory. What leaves `deferred` while the map is being read is remembered beside.
 //!
+//! What is freed and belongs to the checkpoint stays allocated: it is only handed over, as `kept`.
+//!
 //! # Invariants
+//! - No range that was kept for the checkpoint is handed out before the checkpoint is discarded.
 //! - The trees are disjoint, and lie within the metaslab.
 //! - size = allocated bytes + freeing and deferred bytes + free bytes.
 
@@ -76,6 +79,10 @@ pub(crate) struct Metaslab {
     allocating: BTreeMap<Txg, RangeTree>,
     freeing: BTreeMap<Txg, RangeTree>,
     deferred: BTreeMap<Txg, RangeTree>,
+    /// Freed, kept for the checkpoint, and not handed over yet. It is allocated.
+    keeping: BTreeMap<Txg, RangeTree>,
+    /// All that was kept since the pool was opened, to check allocations. Only in debug builds.
+    kept: RangeTree,
     allocated_bytes: AllocatedSize,
     /// In `freeing` and `deferred`.
     pending_bytes: AllocatedSize,
@@ -103,6 +110,8 @@ impl Metaslab {
             allocating: BTreeMap::new(),
             freeing: BTreeMap::new(),
             deferred: BTreeMap::new(),
+            keeping: BTreeMap::new(),
+            kept: RangeTree::new(),
             allocated_bytes: allocated,
             pending_bytes: AllocatedSize::ZERO,
             stored_histogram: summary.histogram,
@@ -241,6 +250,10 @@ impl Metaslab {
             self.could_hold(range),
             "an allocation is whole sectors of its metaslab"
         );
+        debug_assert!(
+            !self.kept.overlaps(range),
+            "nothing that the checkpoint has is handed out"
+        );
         let Residence::Here(free) = &mut self.residence else {
             unreachable!("only what is in memory is handed out");
         };
@@ -308,15 +321,7 @@ impl Metaslab {
 
     /// Takes a range back. False if some of it is free already or on the way there.
     pub(crate) fn free(&mut self, range: Range, txg: Txg) -> bool {
-        let is_free = self
-            .free_ranges()
-            .is_some_and(|ranges| ranges.overlaps(range));
-        let is_pending = self
-            .freeing
-            .values()
-            .chain(self.deferred.values())
-            .any(|ranges| ranges.overlaps(range));
-        if is_free || is_pending || range.size > self.allocated_bytes {
+        if !self.is_allocated(range) {
             return false;
         }
         self.freeing
@@ -330,15 +335,55 @@ impl Metaslab {
         true
     }
 
-    /// Whether there is something to hand over of this txg.
-    pub(crate) fn is_changed(&self, txg: Txg) -> bool {
-        self.allocating.contains_key(&txg) || self.freeing.contains_key(&txg)
+    /// Takes a range back that the checkpoint has: it stays allocated, and is handed over. False if
+    /// some of it is free already or on the way there.
+    pub(crate) fn keep(&mut self, range: Range, txg: Txg) -> bool {
+        if !self.is_allocated(range) {
+            return false;
+        }
+        let keeping = self.keeping.entry(txg).or_default();
+        keeping.add(range).expect("it was found not to be there");
+        if cfg!(debug_assertions) {
+            self.kept.add_missing(range);
+        }
+        true
     }
 
-    /// What is to be stored for a txg, allocated and freed. The freed ranges are deferred.
-    pub(crate) fn take_changes(&mut self, txg: Txg) -> (Vec<Range>, Vec<Range>) {
+    /// Frees a range that was kept for the checkpoint, which is being discarded.
+    pub(crate) fn free_kept(&mut self, range: Range, txg: Txg) -> bool {
+        self.kept.remove_present(range);
+        self.free(range, txg)
+    }
+
+    /// Whether a range may be allocated. What is not in memory is taken for being.
+    fn is_allocated(&self, range: Range) -> bool {
+        let is_free = self
+            .free_ranges()
+            .is_some_and(|ranges| ranges.overlaps(range));
+        let mut pending = self
+            .freeing
+            .values()
+            .chain(self.deferred.values())
+            .chain(self.keeping.values())
+            .chain([&self.kept]);
+        !is_free
+            && !pending.any(|ranges| ranges.overlaps(range))
+            && range.size <= self.allocated_bytes
+    }
+
+    /// Whether there is something to hand over of this txg.
+    pub(crate) fn is_changed(&self, txg: Txg) -> bool {
+        self.allocating.contains_key(&txg)
+            || self.freeing.contains_key(&txg)
+            || self.keeping.contains_key(&txg)
+    }
+
+    /// What is to be stored for a txg: allocated, freed, and kept for the checkpoint. The freed
+    /// ranges are deferred.
+    pub(crate) fn take_changes(&mut self, txg: Txg) -> [Vec<Range>; 3] {
         let allocated = self.allocating.remove(&txg).unwrap_or_default();
         let freed = self.freeing.remove(&txg).unwrap_or_default();
+        let kept = self.keeping.remove(&txg).unwrap_or_default();
         if !freed.is_empty() {
             let deferred = self.deferred.entry(txg).or_default();
             for range in freed.iter() {
@@ -349,11 +394,12 @@ impl Metaslab {
             allocated
                 .iter()
                 .chain(freed.iter())
+                .chain(kept.iter())
                 .all(|range| self.could_hold(range)),
             "what goes into a space map is whole sectors of its metaslab"
         );
         self.assert_sums();
-        (allocated.iter().collect(), freed.iter().collect())
+        [allocated, freed, kept].map(|ranges| ranges.iter().collect())
     }
 
     /// Lets what was freed in a txg be handed out again.
@@ -558,6 +604,10 @@ impl Metaslab {
         for set in moving.into_iter().flat_map(|sets| sets.values()) {
             ranges.subtract(set);
         }
+        debug_assert!(
+            self.kept.iter().all(|range| !ranges.overlaps(range)),
+            "what the checkpoint has stays allocated in the space map"
+        );
         ranges.index_by_size();
         self.allocated_bytes = self
             .whole
@@ -628,13 +678,34 @@ mod tests {
             .unwrap();
         assert!(slab.free(place, TXG));
         assert!(!slab.free(place, TXG), "freeing");
-        let (allocated, freed) = slab.take_changes(TXG);
-        assert_eq!((allocated, freed), (vec![place], vec![place]));
+        let changes = slab.take_changes(TXG);
+        assert_eq!(changes, [vec![place], vec![place], Vec::new()]);
         assert!(!slab.free(place, TXG.next()), "deferred");
         assert!(!slab.claim(place, TXG.next()), "deferred is not free");
         slab.release(TXG);
         assert!(!slab.free(place, TXG.next()), "free");
         assert!(slab.claim(place, TXG.next()));
+    }
+
+    #[test]
+    fn what_the_checkpoint_has_stays_allocated_until_it_is_discarded() {
+        let mut slab = metaslab(StoredMap::Present, 8192);
+        assert!(slab.keep(range(0, 4096), TXG));
+        assert!(!slab.keep(range(0, 4096), TXG), "kept already");
+        assert!(!slab.free(range(0, 4096), TXG), "kept already");
+        let changes = slab.take_changes(TXG);
+        assert_eq!(changes, [Vec::new(), Vec::new(), vec![range(0, 4096)]]);
+        assert!(slab.begin_load());
+        load(&mut slab, &[range(0, 8192)]).unwrap();
+        assert_eq!(slab.totals().allocated.get(), 8192);
+        let later = TXG.next();
+        let condensed = slab.allocated_ranges(later).unwrap();
+        assert!(condensed.contains(range(0, 8192)));
+        assert!(slab.free_kept(range(0, 4096), later));
+        let changes = slab.take_changes(later);
+        assert_eq!(changes, [Vec::new(), vec![range(0, 4096)], Vec::new()]);
+        slab.release(later);
+        assert!(slab.claim(range(0, 4096), later.next()));
     }
 
     #[test]

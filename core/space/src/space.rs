@@ -171,8 +171,31 @@ impl Space {
         }
     }
 
+    /// Sets the txg of the checkpoint, or that there is none. From then on what is freed of blocks
+    /// born up to this txg stays allocated, and is handed over as kept.
+    ///
+    /// Called while no txg is stored, or before anything is freed in the syncing txg.
+    pub fn set_checkpoint(&self, checkpoint: Option<Txg>) {
+        self.state.lock().checkpoint = checkpoint;
+    }
+
+    /// Frees a range that was kept for a checkpoint, which is being discarded.
+    ///
+    /// # Errors
+    /// It was not allocated: such ranges come from the disk.
+    pub fn free_kept(
+        &self,
+        vdev: VdevId,
+        offset: VdevOffset,
+        size: AllocatedSize,
+        txg: Txg,
+    ) -> Result<(), FreeError> {
+        let range = Range::new(offset, size);
+        self.state.lock().free_kept(vdev, range, txg)
+    }
+
     /// Takes back a range of a block born in `birth`. It is handed out again after two more txgs
-    /// are stored.
+    /// are stored; what the checkpoint has, after that is discarded.
     ///
     /// # Errors
     /// It was not allocated, or its metaslab cannot be read: pointers come from the disk, and so
@@ -189,7 +212,7 @@ impl Space {
         if birth > txg {
             return Err(FreeError::NeverAllocated { vdev, range });
         }
-        self.state.lock().free(vdev, range, txg)
+        self.state.lock().free_or_keep(vdev, range, birth, txg)
     }
 
     /// Marks a range as handed out that was promised by a log of an earlier run, and is in no

@@ -117,6 +117,8 @@ pub(crate) struct State {
     /// Metaslabs with ranges that were freed in a txg and are not free yet.
     deferred: BTreeMap<Txg, BTreeSet<(VdevId, usize)>>,
     stored: Txg,
+    /// The txg of the checkpoint, if there is one.
+    pub(crate) checkpoint: Option<Txg>,
     /// Counts allocations, to know what was used last.
     clock: u64,
     /// How many threads wait for holds to end, because they found no other room.
@@ -557,13 +559,50 @@ impl State {
     }
 
     pub(crate) fn free(&mut self, vdev: VdevId, range: Range, txg: Txg) -> Result<(), FreeError> {
+        self.take_back(vdev, range, txg, Metaslab::free)
+    }
+
+    /// Takes back a range of a block born in `birth`: if the checkpoint has it, it is kept.
+    pub(crate) fn free_or_keep(
+        &mut self,
+        vdev: VdevId,
+        range: Range,
+        birth: Txg,
+        txg: Txg,
+    ) -> Result<(), FreeError> {
+        let is_kept = self
+            .checkpoint
+            .is_some_and(|checkpoint| birth <= checkpoint && txg > checkpoint);
+        match is_kept {
+            true => self.take_back(vdev, range, txg, Metaslab::keep),
+            false => self.take_back(vdev, range, txg, Metaslab::free),
+        }
+    }
+
+    /// Frees a range that was kept for a checkpoint.
+    pub(crate) fn free_kept(
+        &mut self,
+        vdev: VdevId,
+        range: Range,
+        txg: Txg,
+    ) -> Result<(), FreeError> {
+        self.take_back(vdev, range, txg, Metaslab::free_kept)
+    }
+
+    fn take_back(
+        &mut self,
+        vdev: VdevId,
+        range: Range,
+        txg: Txg,
+        take: impl FnOnce(&mut Metaslab, Range, Txg) -> bool,
+    ) -> Result<(), FreeError> {
         assert!(
             txg > self.stored,
             "a free belongs to a txg that is not stored"
         );
         let index = self.locate(vdev, range)?;
         let metaslab = self.metaslab_mut(vdev, index);
-        if !metaslab.is_some_and(|metaslab| metaslab.free(range, txg)) {
+        if !metaslab.is_some_and(|metaslab| take(metaslab, range, txg)) {
             return Err(FreeError::AlreadyFree { vdev, range, txg });
         }
         self.note_change(vdev, index, txg);
@@ -611,17 +650,18 @@ impl State {
         for (vdev, index) in changed {
             let metaslab = self.metaslab_mut(vdev, index);
             let metaslab = metaslab.expect("a changed metaslab is there");
-            let (allocated, freed) = metaslab.take_changes(txg);
+            let [allocated, freed, kept] = metaslab.take_changes(txg);
             if !freed.is_empty() {
                 self.deferred.entry(txg).or_default().insert((vdev, index));
             }
             // All may have been undone.
-            if !allocated.is_empty() || !freed.is_empty() {
+            if !allocated.is_empty() || !freed.is_empty() || !kept.is_empty() {
                 all.push(MetaslabChanges {
                     vdev,
                     index: as_number(index),
                     allocated,
                     freed,
+                    kept,
                 });
             }
         }

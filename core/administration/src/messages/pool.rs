@@ -2,6 +2,7 @@
 
 use super::Properties;
 pub use super::activities::{Activities, Activity, ListActivities, UnderWay};
+pub use super::checkpoint::{Checkpoint, CheckpointAction};
 use super::condition::Condition;
 pub use super::events::{
     ClearEvents, EventPair, EventRecord, EventValue, Events, EventsCleared, ListEvents,

@@ -11,8 +11,8 @@ use crate::messages::pool::{Activities, Activity, ListActivities, UnderWay};
 use crate::messages::{Refusal, RefusalKind};
 use std::time::Duration;
 use tarn_engine::engine::OpenPool;
-use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::scan::{RESILVER, SCRUB};
+use tarn_pool::checkpoint::{CheckpointState, CheckpointStatus};
 use tarn_pool::initialize_trim::FreeSpaceWork;
 use tarn_pool::{PoolError, RebuildStatus};
 use tarn_probe::Operation;
@@ -72,13 +72,11 @@ fn left_bytes(
 ) -> Result<Option<u64>, PoolError> {
     let pool = &open.pool;
     Ok(match activity {
-        Activity::Discard => match open.checkpoint_bytes {
-            Some(bytes) => {
-                let stored = pool.directory(operation).value(name::CHECKPOINT)?;
-                stored.is_none().then_some(bytes)
-            }
-            None => None,
-        },
+        Activity::Discard => {
+            let checkpoint = pool.checkpoint_status();
+            let is_discarded = |of: &CheckpointStatus| of.state == CheckpointState::Discarding;
+            checkpoint.filter(is_discarded).map(|of| of.bytes)
+        }
         Activity::Free => match pool.namespace().has_more_to_free(operation)? {
             true => Some(super::properties::freeing_bytes(pool, operation)?),
             false => None,

@@ -75,7 +75,7 @@ impl Administrator {
         let pool = self.make(request, plan, operation)?;
         pool.set_fails_writers(is_given(&request.properties, "failmode", "continue"));
         pool.set_autotrim(is_given(&request.properties, "autotrim", "on"));
-        let open = OpenPool::new(pool, altroot, remembered, None, self.engine.mounter.clone());
+        let open = OpenPool::new(pool, altroot, remembered, self.engine.mounter.clone());
         self.find_spares(&open, &request.vdevs, operation)?;
         if let Err(refusal) = set_root(&open.pool, &request.name, root_acts, operation) {
             let closed = open.pool.close(Leaving::Destroyed, operation);

@@ -174,7 +174,7 @@ fn describe(
         more_scans: lines.collect(),
         scan_stats: scan.as_ref().and_then(scan::stats),
         rebuild_stats: stats.collect(),
-        sections: scan::sections(open, operation)?,
+        sections: scan::sections(open),
         layout: layout_of_pool(open, &health),
         error_count,
         errors,

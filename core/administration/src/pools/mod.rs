@@ -3,6 +3,7 @@
 mod activities;
 mod add;
 mod attach;
+mod checkpoint;
 mod clear;
 mod condition;
 mod create;

@@ -149,8 +149,8 @@ fn computed(
             let is_on = pool.mode() == Mode::ReadOnly;
             text(if is_on { "on" } else { "off" }, Source::None)
         }
-        "checkpoint" => match open.checkpoint_bytes {
-            Some(bytes) => number(bytes),
+        "checkpoint" => match pool.checkpoint_status() {
+            Some(checkpoint) => number(checkpoint.bytes),
             None => absent(Source::None),
         },
         "expandsize" => absent(Source::None),

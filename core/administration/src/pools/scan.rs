@@ -4,13 +4,9 @@ use super::rebuild;
 use crate::messages::scan::ScanStats;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::importing::dates::{date, duration, nice};
-use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::scan::{CANCELED, FINISHED, RESILVER, SCANNING, SCRUB};
-use tarn_pool::{PoolError, RebuildStatus, ScanStatus};
-use tarn_probe::Operation;
-
-/// The word of an uberblock that has its time.
-const UBERBLOCK_TIME_WORD: usize = 4;
+use tarn_pool::checkpoint::CheckpointState;
+use tarn_pool::{RebuildStatus, ScanStatus};
 
 /// Below this rate, in bytes a second, no end is estimated.
 pub(super) const ESTIMATE_RATE_MIN: u64 = 10 << 20;
@@ -179,20 +175,18 @@ fn with_unit(nice: &str) -> String {
 }
 
 /// Other sections of the status.
-pub(super) fn sections(
-    open: &OpenPool,
-    operation: &Operation,
-) -> Result<Vec<(String, String)>, PoolError> {
-    let Some(bytes) = open.checkpoint_bytes else {
-        return Ok(Vec::new());
+pub(super) fn sections(open: &OpenPool) -> Vec<(String, String)> {
+    let Some(checkpoint) = open.pool.checkpoint_status() else {
+        return Vec::new();
     };
-    let stored = open.pool.directory(operation).value(name::CHECKPOINT)?;
-    let words = stored.map(|value| value.to_words()).unwrap_or_default();
-    let text = match words.get(UBERBLOCK_TIME_WORD) {
-        Some(time) => format!("created {}, consumes {}", date(*time), nice(bytes)),
-        None => format!("discarding, {} remaining.", nice(bytes)),
+    let bytes = nice(checkpoint.bytes);
+    let text = match checkpoint.state {
+        CheckpointState::Exists => {
+            format!("created {}, consumes {bytes}", date(checkpoint.created_s))
+        }
+        CheckpointState::Discarding => format!("discarding, {bytes} remaining."),
     };
-    Ok(vec![("checkpoint".to_string(), text)])
+    vec![("checkpoint".to_string(), text)]
 }
 
 #[cfg(test)]

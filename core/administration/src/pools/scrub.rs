@@ -32,7 +32,7 @@ impl Administrator {
             ScrubAction::Start | ScrubAction::StartFromLast
         );
         Ok(Scrubbed {
-            has_checkpoint: starts && open.checkpoint_bytes.is_some(),
+            has_checkpoint: starts && open.pool.checkpoint_status().is_some(),
         })
     }
 

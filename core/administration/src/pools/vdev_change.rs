@@ -105,6 +105,7 @@ pub(super) fn of_change(action: impl Into<String>, error: &VdevChangeError) -> R
             return datasets.iter().fold(refusal, cure);
         }
         VdevChangeError::NoReplicas
+        | VdevChangeError::Checkpoint(_)
         | VdevChangeError::Resilvering
         | VdevChangeError::Rebuilding => RefusalKind::Busy,
         VdevChangeError::NoDeviceRebuild => RefusalKind::Unsupported,
@@ -124,9 +125,6 @@ pub(super) fn refuse_unchangeable(
         let reason = "pool is read-only";
         return Err(Refusal::new(RefusalKind::ReadOnly, action(), reason));
     }
-    if open.checkpoint_bytes.is_some() {
-        let reason = "checkpoint exists";
-        return Err(Refusal::new(RefusalKind::Busy, action(), reason));
-    }
-    Ok(())
+    let refused = open.pool.refuse_for_checkpoint();
+    refused.map_err(|reason| Refusal::new(RefusalKind::Busy, action(), reason.to_string()))
 }

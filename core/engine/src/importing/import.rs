@@ -50,6 +50,7 @@ struct Options {
     presence: Presence,
     /// `-F`, `-X`, `-T` and `-n`.
     rewinding: Option<Rewinding>,
+    rewinds_to_checkpoint: bool,
     settings: PoolSettings,
 }
 
@@ -72,15 +73,8 @@ fn complete(
     operation: &Operation,
 ) -> Result<Arc<OpenPool>, PoolError> {
     apply_properties(pool, operation)?;
-    let checkpoint = tarn_pool::checkpoint::load(pool, operation)?;
     let (altroot, remembered) = (options.altroot.clone(), options.remembered.clone());
-    let open = OpenPool::new(
-        pool.clone(),
-        altroot,
-        remembered,
-        checkpoint,
-        mounter.clone(),
-    );
+    let open = OpenPool::new(pool.clone(), altroot, remembered, mounter.clone());
     pool.load_auxiliary(paths, operation)?;
     Ok(open)
 }
@@ -244,6 +238,7 @@ impl Engine {
             mode: options.mode,
             need: options.need,
             until: Txg::MAX,
+            rewinds_to_checkpoint: options.rewinds_to_checkpoint,
             discards_logs: discards_logs(&options.mount_options),
             goes_on: &goes_on,
             owner: self.owner(),
@@ -474,6 +469,7 @@ impl Engine {
             mode: Mode::ReadOnly,
             need: Need::AllButLogs,
             until: Txg::MAX,
+            rewinds_to_checkpoint: false,
             discards_logs: false,
             goes_on: &|| true,
             owner: self.owner(),
@@ -517,6 +513,7 @@ impl Engine {
                 until: request.txg.map_or(Txg::MAX, Txg::from),
                 is_trial: request.dry_run,
             }),
+            rewinds_to_checkpoint: request.rewinds_to_checkpoint,
             is_forced: request.force,
             mounts: !request.no_mount,
             presence: presence.clone(),

@@ -108,6 +108,7 @@ pub fn import_refusal(error: &ImportError, action: String) -> Refusal {
                           zgenhostid(8) command.";
             Refusal::new(RefusalKind::OtherHost, action, reason)
         }
+        ImportError::NoCheckpoint => Refusal::new(RefusalKind::NotFound, action, error.to_string()),
         ImportError::CallerGone => Refusal::new(RefusalKind::Invalid, action, error.to_string()),
         ImportError::Deduplicated { .. } => {
             let reason = "deduplicated blocks can be read and not be freed";

@@ -59,6 +59,9 @@ pub struct Import {
     /// `-T`: this txg.
     #[serde(default)]
     pub txg: Option<u64>,
+    /// `--rewind-to-checkpoint`: the state of the checkpoint; all that came later is given up.
+    #[serde(default)]
+    pub rewinds_to_checkpoint: bool,
 }
 
 /// Reply to [`Import`].

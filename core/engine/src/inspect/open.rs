@@ -114,6 +114,7 @@ impl Inspection {
             mode: Mode::ReadOnly,
             need: Need::AllButLogs,
             until: tarn_ondisk::units::Txg::MAX,
+            rewinds_to_checkpoint: false,
             discards_logs: false,
             goes_on: &|| true,
             owner: PoolOwner::default(),

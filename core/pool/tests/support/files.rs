@@ -71,6 +71,26 @@ pub fn write_files(pool: &Pool, count: u64, operation: &Operation) -> Vec<Object
     files
 }
 
+/// Writes a file over; its contents are those of its number in this round.
+pub fn rewrite_file(pool: &Pool, file: ObjectId, number: u64, round: u64, operation: &Operation) {
+    let set = head(pool, operation);
+    let tx = pool
+        .txgs()
+        .assign(&TxEstimate::default(), operation)
+        .unwrap();
+    let file = set.object(file, operation).unwrap();
+    file.write(&tx, 0, &contents(number, round), operation)
+        .unwrap();
+}
+
+/// The round whose contents a file has.
+pub fn round_of(pool: &Pool, file: ObjectId, number: u64, operation: &Operation) -> Option<u64> {
+    let mut found = contents(number, 0);
+    let file = head(pool, operation).object(file, operation).unwrap();
+    file.read(0, &mut found, operation).unwrap();
+    (0..8).find(|round| contents(number, *round) == found)
+}
+
 /// Reads the files, and compares them with what was written.
 pub fn check_files(pool: &Pool, files: &[ObjectId], operation: &Operation) {
     let set = head(pool, operation);

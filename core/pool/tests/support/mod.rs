@@ -176,7 +176,16 @@ fn create_by(
 
 /// Imports the pool on the disks.
 pub fn import(host: &Host, mode: Mode, operation: &Operation) -> Result<Arc<Pool>, ImportError> {
-    import_with(host, mode, &PoolOwner::default(), operation)
+    import_with(host, mode, &PoolOwner::default(), false, operation)
+}
+
+/// Imports the pool on the disks, rewound to its checkpoint.
+pub fn import_rewound(
+    host: &Host,
+    mode: Mode,
+    operation: &Operation,
+) -> Result<Arc<Pool>, ImportError> {
+    import_with(host, mode, &PoolOwner::default(), true, operation)
 }
 
 /// Imports the pool on the disks for writing, for a host with this name and id.
@@ -185,13 +194,14 @@ pub fn import_as(
     owner: &PoolOwner,
     operation: &Operation,
 ) -> Result<Arc<Pool>, ImportError> {
-    import_with(host, Mode::ReadWrite, owner, operation)
+    import_with(host, Mode::ReadWrite, owner, false, operation)
 }
 
 fn import_with(
     host: &Host,
     mode: Mode,
     owner: &PoolOwner,
+    rewinds_to_checkpoint: bool,
     operation: &Operation,
 ) -> Result<Arc<Pool>, ImportError> {
     let found = search(host, &[PathBuf::from("/disks")]);
@@ -214,6 +224,7 @@ pub fn import_found(
         mode,
         need: Need::All,
         until: Txg::MAX,
+        rewinds_to_checkpoint,
         discards_logs: false,
         goes_on: &|| true,
         owner: owner.clone(),
