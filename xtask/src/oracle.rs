@@ -11,6 +11,7 @@
 //! random ([`sequences`]). With `--vm`, its kernel module imports, scrubs, lists and writes
 //! ([`kernel`]).
 
+mod checkpoints;
 mod clone_logs;
 mod guest;
 mod half_done;
@@ -165,6 +166,12 @@ pub fn oracle(arguments: &Arguments) -> Outcome {
     }
     if wanted("missed-writes") {
         steps.run("oracle missed-writes", missed_writes::judge);
+    }
+    if wanted("checkpoints") {
+        steps.run("oracle checkpoints", checkpoints::judge_own);
+        steps.run("oracle checkpoints, of a pool made by OpenZFS", || {
+            checkpoints::judge_fixture(&fixtures)
+        });
     }
     if wanted("log-devices") {
         let every = if small { 4 } else { 1 };

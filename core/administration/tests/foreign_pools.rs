@@ -57,6 +57,7 @@ const fn refused(fixture: &'static str, reason: &'static str, hint: &'static str
 
 const TABLE: &[Said] = &[
     imported("basic"),
+    imported("checkpoint"),
     imported("degraded"),
     imported("encrypted"),
     imported("mixed"),
@@ -76,11 +77,6 @@ const TABLE: &[Said] = &[
         "removed",
         UNSUPPORTED,
         "\tcom.delphix:device_removal (Top-level vdevs can be removed, reducing logical pool size.)",
-    ),
-    only_readable(
-        "checkpoint",
-        UNSUPPORTED,
-        "\tcom.delphix:zpool_checkpoint (Pool state can be checkpointed, allowing rewind later.)",
     ),
     only_readable(
         "dedup",

@@ -114,7 +114,7 @@ pub const TEMPLATES: &[&str] = &[
     "zpool ddtprune [-d {number}] [-p {number}] {pool}",
     "!zpool wait [-t {word}] {pool} [{number}]",
     "!zpool events [-v] {pool}",
-    "!zpool checkpoint [-d] {pool}",
+    "zpool checkpoint [-d] [-w] {pool}",
     "!zpool version [{word}]",
     "!zpool {word} {pool}",
     "!tarn kstat [-j] [-l] [-p] [-q] [-c {word}] [-m {word}] [-i {number}] [-n {word}] [-s {word}] [{word}]",
