@@ -109,7 +109,10 @@ fn look(out: &mut Out, options: &Options, host: &Host) -> Result<u8, InspectErro
         return Ok(label::show(out, options, host, target));
     }
     let pool_name = target.split(['/', '@', '#']).next().unwrap_or_default();
-    let inspection = Inspection::open(host, &source, pool_name)?;
+    let inspection = match options.has('k') {
+        true => Inspection::open_checkpoint(host, &source, pool_name)?,
+        false => Inspection::open(host, &source, pool_name)?,
+    };
     pool::show(out, &Look::new(options, &inspection), target)
 }
 

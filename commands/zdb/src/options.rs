@@ -58,7 +58,7 @@ const LONG: &[(&str, char)] = &[
 const SHOWING: &str = "bBcCdDEGhilmMNOrRsSTuyZ";
 
 /// Options of OpenZFS that this version does not support.
-const NOT_BUILT: &str = "BDEFGkKoOrRstTVxXyYZ";
+const NOT_BUILT: &str = "BDEFGKoOrRstTVxXyYZ";
 
 /// The parts that are printed by default, as far as they are built.
 const EVERYTHING: &str = "CudmMbch";

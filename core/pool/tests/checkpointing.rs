@@ -83,7 +83,7 @@ fn a_rewound_pool_is_as_it_was_at_the_checkpoint() {
         pool.add(&[new_vdev("c")], Some(12), &operation).unwrap();
         write_files(&pool, 20, &operation);
         let kept = pool.checkpoint_status().unwrap().bytes;
-        assert!(kept > FILES / 2 * (24 * 16) << 10, "{kept} bytes are kept");
+        assert!(kept > (FILES / 2 * 24 * 16) << 10, "{kept} bytes are kept");
         pool.close(Leaving::Exported, &operation).unwrap();
 
         // As it is, and as it was, read only.
@@ -190,7 +190,6 @@ fn devices_stay_as_they_are_while_there_is_a_checkpoint() {
         let leaf = pool.vdevs().config().leaves()[0].guid;
         let new = Newcomer {
             path: &path("c"),
-            ashift: None,
             spare: None,
             is_sequential: false,
         };

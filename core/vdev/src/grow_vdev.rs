@@ -12,6 +12,7 @@
 use crate::health::VdevState;
 use crate::reshape::Change;
 use crate::sizes;
+use crate::top::TopVdev;
 use crate::tree::VdevTree;
 use tarn_ondisk::units::{AllocatedSize, VdevId};
 
@@ -23,20 +24,11 @@ impl VdevTree {
         let Some(top) = self.top(vdev) else {
             return false;
         };
-        let Ok(layout) = &top.layout else {
-            return false;
-        };
         if top.standing().state != VdevState::Online {
             return false;
         }
         top.leaves.iter().for_each(|leaf| leaf.grow());
-        let room = |copies: &Vec<usize>| {
-            let copies = copies.iter().map(|copy| top.leaves[*copy].data_size());
-            copies.min().flatten()
-        };
-        let rooms: Option<Vec<AllocatedSize>> = layout.children().iter().map(room).collect();
-        let asize = rooms.map(|rooms| sizes::top_level_size(top.kind, &rooms));
-        let Some(asize) = asize.filter(|asize| *asize > top.asize) else {
+        let Some(asize) = top.room().filter(|asize| *asize > top.asize) else {
             return false;
         };
         let mut config = self.config().children[vdev.index()].clone();
@@ -51,5 +43,36 @@ impl VdevTree {
         });
         assert!(departed.is_empty(), "an expansion keeps all devices");
         true
+    }
+
+    /// How many bytes of metaslabs a top-level vdev would gain by an expansion, as large as its
+    /// devices were when they were opened.
+    #[doc(alias("vs_esize", "metaslab_class_expandable_space"))]
+    pub fn expandable_bytes(&self, vdev: VdevId) -> u64 {
+        let root = self.config();
+        let facts = root.children.get(vdev.index());
+        let facts = facts.and_then(|top| top.top_level.as_ref());
+        let (Some(top), Some(facts)) = (self.top(vdev), facts) else {
+            return 0;
+        };
+        let room = top.room().map_or(0, AllocatedSize::get);
+        let more = room.saturating_sub(top.asize.get());
+        match facts.metaslab_shift {
+            0 => 0,
+            shift => more >> shift << shift,
+        }
+    }
+}
+
+impl TopVdev {
+    /// The size that the vdev can have on its devices. None if some of them are not open.
+    fn room(&self) -> Option<AllocatedSize> {
+        let layout = self.layout.as_ref().ok()?;
+        let room = |copies: &Vec<usize>| {
+            let copies = copies.iter().map(|copy| self.leaves[*copy].data_size());
+            copies.min().flatten()
+        };
+        let rooms: Option<Vec<AllocatedSize>> = layout.children().iter().map(room).collect();
+        rooms.map(|rooms| sizes::top_level_size(self.kind, &rooms))
     }
 }

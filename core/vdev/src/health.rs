@@ -285,6 +285,8 @@ pub struct VdevHealth {
     pub statistics: VdevStatisticsSnapshot,
     /// The room of a top-level vdev.
     pub asize: AllocatedSize,
+    /// The size of a device with its labels, as it was opened; 0 of other vdevs.
+    pub device_bytes: u64,
     /// The vdevs it is made of.
     pub children: Vec<VdevHealth>,
 }

@@ -288,6 +288,7 @@ impl TopVdev {
                 errors: leaf.errors.values(),
                 statistics: leaf.probes.statistics.snapshot(),
                 standing: leaf.standing(),
+                device_bytes: leaf.window().map_or(0, |window| window.size_bytes()),
                 ..parent_health(config, Vec::new())
             },
             None => {

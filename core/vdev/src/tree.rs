@@ -529,6 +529,7 @@ pub(crate) fn parent_health(config: &VdevConfig, children: Vec<VdevHealth>) -> V
         errors: ErrorCounts::default(),
         statistics,
         asize: AllocatedSize::ZERO,
+        device_bytes: 0,
         children,
     }
 }

@@ -153,7 +153,11 @@ fn computed(
             Some(checkpoint) => number(checkpoint.bytes),
             None => absent(Source::None),
         },
-        "expandsize" => absent(Source::None),
+        "expandsize" => {
+            let tops = pool.vdevs().top_levels();
+            let bytes = |top: &tarn_vdev::TopLevel| pool.vdevs().expandable_bytes(top.id);
+            number(tops.iter().map(bytes).sum())
+        }
         "freeing" => number(freeing_bytes(pool, operation)?),
         "leaked" => number(internal_used(pool, "$LEAK", operation)?),
         "dedupratio" => number(dedup::ratio_hundredths(&dedup::tables(pool, operation)?)),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tarn_engine::engine::OpenPool;
 use tarn_host::Host;
+use tarn_ondisk::label::LABEL_BYTES;
 use tarn_ondisk::units::{AllocatedSize, Guid};
 use tarn_pool::Mode;
 use tarn_vdev::health::vdev_name;
@@ -21,6 +22,7 @@ struct TopSpace {
     allocated_bytes: u64,
     deflated_bytes: u64,
     fragmentation_percent: Option<u64>,
+    expandable_bytes: u64,
 }
 
 /// The facts of top-level vdevs beyond their health.
@@ -68,6 +70,7 @@ pub(crate) fn layout_of_pool(open: &OpenPool, health: &VdevHealth) -> Vec<VdevSt
         let mut space = spaces.remove(&top.id.get()).unwrap_or_default();
         space.size_bytes = tarn_pool::size::usable_bytes(top);
         space.deflated_bytes = tarn_pool::size::deflated(top, space.size_bytes);
+        space.expandable_bytes = pool.vdevs().expandable_bytes(top.id);
         if pool.mode() == Mode::ReadOnly {
             space.fragmentation_percent = Some(0);
         }
@@ -124,6 +127,7 @@ fn top_level(health: &VdevHealth, tops: &Tops<'_>) -> VdevStatus {
         status.allocated_bytes = space.allocated_bytes;
         status.deflated_bytes = space.deflated_bytes;
         status.fragmentation_percent = space.fragmentation_percent;
+        status.expandable_bytes = space.expandable_bytes;
         status.ashift = u64::from(top.ashift);
         let count = u64::try_from(health.children.len()).unwrap_or(u64::MAX);
         let least = child_size_min(health.kind, health.asize, count.max(1));
@@ -160,7 +164,7 @@ fn vdev(health: &VdevHealth, role: VdevRole) -> VdevStatus {
         checksum_errors: health.errors.checksum,
         slow_ios: health.errors.slow,
         whole_disk: health.whole_disk,
-        physical_bytes: health.asize.get(),
+        physical_bytes: health.device_bytes / LABEL_BYTES * LABEL_BYTES,
         id: health.id,
         children: health
             .children

@@ -17,6 +17,9 @@ use tarn_vdev::import_search::{
 };
 use tarn_vdev::{Need, VdevConfig};
 
+/// What the name of a pool ends with while its checkpoint is looked at.
+#[doc(alias = "BOGUS_SUFFIX")]
+const CHECKPOINTED: &str = "_CHECKPOINTED_UNIVERSE";
 /// The rewind policy under which no older uberblock is tried.
 #[doc(alias = "ZPOOL_NEVER_REWIND")]
 const REWIND_NEVER: u64 = 2;
@@ -101,20 +104,43 @@ impl Inspection {
     /// The pool is not found, or a device or feature that it needs is missing, damaged or not
     /// supported.
     pub fn open(host: &Host, source: &Source, name: &str) -> Result<Inspection, InspectError> {
+        Inspection::open_state(host, source, name, false)
+    }
+
+    /// Opens the pool of this name or guid, as of its checkpoint, under another name.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and when it has no checkpoint.
+    #[doc(alias = "import_checkpointed_state")]
+    pub fn open_checkpoint(
+        host: &Host,
+        source: &Source,
+        name: &str,
+    ) -> Result<Inspection, InspectError> {
+        Inspection::open_state(host, source, name, true)
+    }
+
+    fn open_state(
+        host: &Host,
+        source: &Source,
+        name: &str,
+        is_checkpoint: bool,
+    ) -> Result<Inspection, InspectError> {
         let places = source.places(host)?;
         let found = search(host, &places);
         let (candidates, _) = pools(&found);
         let candidate = choose(&candidates, name)?;
         let cache = Cache::new(host, CacheOptions::default(), tarn_probe::registry());
         let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Assembly);
+        let checkpointed = format!("{}{CHECKPOINTED}", candidate.facts.name);
         let request = ImportRequest {
             candidate,
             paths: &DevicePaths::of(&found),
-            name: None,
+            name: is_checkpoint.then_some(&*checkpointed),
             mode: Mode::ReadOnly,
             need: Need::AllButLogs,
             until: tarn_ondisk::units::Txg::MAX,
-            rewinds_to_checkpoint: false,
+            rewinds_to_checkpoint: is_checkpoint,
             discards_logs: false,
             goes_on: &|| true,
             owner: PoolOwner::default(),

@@ -206,7 +206,8 @@ fn import_with(
 ) -> Result<Arc<Pool>, ImportError> {
     let found = search(host, &[PathBuf::from("/disks")]);
     let (candidates, _) = pools(&found);
-    import_found(host, (&found, &candidates[0]), mode, owner, operation)
+    let found = (&found, &candidates[0]);
+    import_state(host, found, (mode, rewinds_to_checkpoint), owner, operation)
 }
 
 /// Imports this candidate of a search.
@@ -214,6 +215,16 @@ pub fn import_found(
     host: &Host,
     (found, candidate): (&SearchResult, &CandidatePool),
     mode: Mode,
+    owner: &PoolOwner,
+    operation: &Operation,
+) -> Result<Arc<Pool>, ImportError> {
+    import_state(host, (found, candidate), (mode, false), owner, operation)
+}
+
+fn import_state(
+    host: &Host,
+    (found, candidate): (&SearchResult, &CandidatePool),
+    (mode, rewinds_to_checkpoint): (Mode, bool),
     owner: &PoolOwner,
     operation: &Operation,
 ) -> Result<Arc<Pool>, ImportError> {
