@@ -194,7 +194,7 @@ fn devices_stay_as_they_are_while_there_is_a_checkpoint() {
             is_sequential: false,
         };
         for refused in [
-            pool.join(Joining::Beside(leaf), new.clone(), &operation),
+            pool.join(Joining::Beside(leaf), new, &operation),
             pool.join(Joining::InsteadOf(leaf), new, &operation),
             pool.detach(leaf, &operation).map(drop),
         ] {
@@ -356,7 +356,8 @@ fn discarding_goes_on_after_a_power_cut_at_any_write() {
 
 #[test]
 fn a_pool_is_rewound_or_not_after_a_power_cut_at_any_write() {
-    let states = cut_everywhere(Life::Rewind, 23);
-    assert_eq!(states[0], Some(CheckpointState::Exists));
+    let states = cut_everywhere(Life::Rewind, 11);
+    // The first write is the uberblock already, and may have reached a device.
+    assert!(!states.contains(&Some(CheckpointState::Discarding)));
     assert_eq!(states.last(), Some(&None));
 }
