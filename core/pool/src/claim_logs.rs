@@ -17,8 +17,8 @@
 //! of the txg that is opened: it was complete before that txg was stored, and its dataset has not
 //! changed since.
 //!
-//! The same holds for a pool that is rewound to its checkpoint: blocks of an unclaimed log that were
-//! born after the checkpoint may have been overwritten since, and those before are freed.
+//! The same holds for a pool that is rewound to its checkpoint: blocks of an unclaimed log that
+//! were born after the checkpoint may have been overwritten since, and those before are freed.
 //!
 //! Txgs of the crashed run that were never stored have left their numbers in the log. The pool goes
 //! on after the newest of them, so that no block was born in the future.

@@ -1,6 +1,6 @@
 //! Why a pool could not be opened or changed.
 
-use crate::checkpoint::CheckpointRefusal;
+use crate::checkpoint::state::CheckpointRefusal;
 use tarn_block::BlockFreeError;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::task::TaskRefusal;

@@ -1,6 +1,6 @@
 //! An open pool: the state that all its users share.
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::state::Checkpoint;
 use crate::cloned_blocks::{CloneSums, ClonedBlockTables};
 use crate::directory::Directory;
 use crate::error::TaskError;

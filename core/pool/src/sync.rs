@@ -14,7 +14,7 @@
 //! writers wait or fail as `failmode` says. The next import opens the last stored txg.
 
 use crate::checkpoint;
-use crate::checkpoint::CheckpointState;
+use crate::checkpoint::state::CheckpointState;
 use crate::config;
 use crate::deferred;
 use crate::dirty_time_logs;

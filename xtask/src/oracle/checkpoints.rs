@@ -5,16 +5,19 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::time::Duration;
 
 use tarn_golden::Fixtures;
 use tarn_oracle::instance::Instance;
 use tarn_workload::tree::TreeSize;
 
-use super::{LIMIT, POOL};
 use crate::changes::{self, Listing};
 use crate::golden;
 use crate::workspace::{Outcome, openzfs, programs, scratch};
 
+/// The pool of ours.
+const POOL: &str = "judged";
+const LIMIT: Duration = Duration::from_secs(900);
 /// Sparse.
 const IMAGE_BYTES: u64 = 256 << 20;
 /// What OpenZFS's `zdb` prints of a pool with a checkpoint.

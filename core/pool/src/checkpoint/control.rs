@@ -3,7 +3,7 @@
 //! Both are the first thing in their txg ([`run_early`](Pool::run_early)): no block is freed before
 //! it in this txg, so what is kept is exactly what the checkpoint has.
 
-use super::{CheckpointRefusal, CheckpointState, Taken};
+use super::state::{CheckpointRefusal, CheckpointState, Taken};
 use crate::error::{PoolError, TaskError};
 use crate::pool::Pool;
 use crate::space_maps::version_of;

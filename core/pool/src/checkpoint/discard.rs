@@ -6,7 +6,7 @@
 //! active any more. Nothing else says how far it has come: another program goes on from there.
 
 use super::maps::region_of;
-use super::{CheckpointState, KeptMap};
+use super::state::{CheckpointState, KeptMap};
 use crate::error::PoolError;
 use crate::log_space_maps::top_zap;
 use crate::pool::Pool;
@@ -21,10 +21,6 @@ use tarn_ondisk::pool_directory::VDEV_CHECKPOINT_SPACE_MAP;
 use tarn_ondisk::space_map::{Action, Entry, SpaceMapDecoder};
 use tarn_ondisk::units::{ObjectId, VdevId};
 use tarn_vdev::TopLevel;
-
-/// How many ranges one txg frees at most, as OpenZFS's limit of 16 MiB of entries.
-#[doc(alias = "zfs_spa_discard_memory_limit")]
-pub(super) const ENTRIES_MAX: usize = (16 << 20) / 16 / 2;
 
 impl Pool {
     /// Whether a checkpoint is being discarded.

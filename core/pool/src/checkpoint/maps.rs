@@ -3,7 +3,7 @@
 //! Its entries are frees that the metaslabs' own space maps do not have. It is created with the
 //! first of them, and goes when the checkpoint is discarded.
 
-use super::KeptMap;
+use super::state::KeptMap;
 use crate::error::PoolError;
 use crate::log_space_maps::top_zap;
 use crate::pool::Pool;
