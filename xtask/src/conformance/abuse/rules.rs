@@ -58,8 +58,11 @@ pub fn fault_of(spoken: &Spoken, arguments: &[Vec<u8>]) -> Option<String> {
     if code == 101 || code > 128 && code != 255 {
         return Some(format!("exit code {code}"));
     }
-    // `tarn kstat` finds nothing, as `grep` does.
+    // `tarn kstat` finds nothing, as `grep` does; OpenZFS's `zdb -l -q` prints no label, and not
+    // that there is none.
+    let is_quiet = arguments.iter().any(|word| word == b"-q") && spoken.command.contains("zdb");
     let is_silent = !spoken.command.contains("kstat")
+        && !is_quiet
         && spoken.stderr.trim().is_empty()
         && spoken.stdout.trim().is_empty();
     (code != 0 && is_silent).then(|| format!("exit code {code} without a word"))
@@ -112,5 +115,16 @@ mod tests {
             let fault = fault_of(&spoken(code, said), &given);
             assert_eq!(fault.is_some(), is_wrong, "{code:?} {said}: {fault:?}");
         }
+    }
+
+    #[test]
+    fn a_zdb_that_is_asked_to_print_no_label_may_say_nothing() {
+        let command = "/programs/zdb -l -q /images/tiny".to_string();
+        let silent = Spoken {
+            command,
+            ..spoken(Some(2), "")
+        };
+        assert_eq!(fault_of(&silent, &[b"-q".to_vec()]), None);
+        assert!(fault_of(&silent, &[b"-l".to_vec()]).is_some());
     }
 }
