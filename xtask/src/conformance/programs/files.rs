@@ -189,7 +189,7 @@ split -b 100000 -d source part.; ls part.*; cat part.* | cmp - source
 csplit -s -n 3 <(seq 1000) '/00$/' '{*}' ; ls xx* | wc -l; cat xx* | wc -l
 seq 5 | tee -a t1 t1 | tee t2 | sort -r -o t2; cat t1 t2
 sort -n -o t2 t2; cat t2; shuf -i 1-1000 --random-source=source | sort -n > sorted; seq 1000 | cmp - sorted
-touch follow; tail -n +1 -f follow > followed & tail=$!; for i in 1 2 3; do echo line $i >> follow; done; await grep -q 'line 3' followed; kill $tail; cat followed
+touch follow followed; tail -n +1 -f follow >> followed & tail=$!; for i in 1 2 3; do echo line $i >> follow; done; await grep -q 'line 3' followed; kill $tail; cat followed
 tac t1 > t3; paste t1 t3 | head -2; cat t1 >> t1; cat < t1 > t1; wc -c t1
 sed -i 's/1/one/' t2; sed -i.bak -e '2d' t2; cat t2 t2.bak; stat -c '%n %a' t2; chmod 600 t2; sed -i 's/5/five/' t2; stat -c '%a' t2
 perl -pi.orig -e 's/five/5/' t2; cat t2; awk 'NR % 100 == 0 { print > "hundreds" }' sorted; wc -l hundreds
