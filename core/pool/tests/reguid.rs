@@ -219,10 +219,9 @@ fn cut_mirror_everywhere(trouble: Trouble) -> Vec<(Guid, usize)> {
     results
 }
 
-#[test]
-fn a_device_that_missed_the_change_is_of_another_pool() {
-    let results = cut_mirror_everywhere(Trouble::SecondMissesTheChange);
-    // As in OpenZFS, two pools have the name then, and each is imported by its guid.
+/// As in OpenZFS, two pools have the name then, and each is imported by its guid.
+fn expect_a_pool_of_each_guid(trouble: Trouble) {
+    let results = cut_mirror_everywhere(trouble);
     assert_eq!(results.last(), Some(&(NEW, 2)));
     assert!(
         results
@@ -232,14 +231,13 @@ fn a_device_that_missed_the_change_is_of_another_pool() {
 }
 
 #[test]
+fn a_device_that_missed_the_change_is_of_another_pool() {
+    expect_a_pool_of_each_guid(Trouble::SecondMissesTheChange);
+}
+
+#[test]
 fn a_device_that_comes_back_as_before_the_change_is_of_another_pool() {
-    let results = cut_mirror_everywhere(Trouble::SecondComesBackOld);
-    assert_eq!(results.last(), Some(&(NEW, 2)));
-    assert!(
-        results
-            .iter()
-            .all(|(guid, count)| *guid == NEW || *count == 1)
-    );
+    expect_a_pool_of_each_guid(Trouble::SecondComesBackOld);
 }
 
 #[test]
