@@ -320,6 +320,15 @@ impl Actor {
         self.files.len() - 1
     }
 
+    /// Of the write or copy that is under way, only so many bytes are taken.
+    pub fn cut_short(&mut self, count: usize) {
+        let last = self.calls.last_mut().map(|call| &mut call.what);
+        if let Some(What::File(_, Change::Write { bytes, .. } | Change::Copy { bytes, .. })) = last
+        {
+            bytes.truncate(count);
+        }
+    }
+
     /// A call has succeeded.
     pub fn succeed(&mut self, end: u64) {
         let Some(call) = self.calls.last_mut() else {
@@ -343,8 +352,8 @@ pub struct History {
     pub commits: Vec<Commit>,
     /// When a request for durability of everything in the pool was begun that has returned.
     pub stored: u64,
-    /// The pool is nearly full: a write that does not fit as a whole is made block by block, each
-    /// in a transaction of its own.
+    /// The pool is or was nearly full: a write that does not fit as a whole is made block by
+    /// block, each in a transaction of its own.
     pub is_full: bool,
 }
 
@@ -361,5 +370,30 @@ impl History {
         for actor in &mut self.actors {
             actor.calls.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_write_that_is_cut_short_the_first_bytes_are_promised() {
+        let mut actor = Actor::new(0, false, "t0");
+        let inode = actor.make(FileKind::Regular, 0o600, vec![1; 3]);
+        actor.calls.push(Call {
+            what: What::File(
+                inode,
+                Change::Write {
+                    at: 2,
+                    bytes: vec![2; 8],
+                },
+            ),
+            begin: 1,
+            end: None,
+        });
+        actor.cut_short(2);
+        actor.succeed(2);
+        assert_eq!(actor.files[inode].now.bytes, [1, 1, 2, 2]);
     }
 }

@@ -22,7 +22,8 @@
 //!    was promised.
 //!
 //! 6. Where the pool is nearly full, a write may be made block by block: then its first blocks may
-//!    be there alone, as long as it was not promised.
+//!    be there alone, as long as it was not promised. Of a write that took fewer bytes than it was
+//!    given, only those are promised.
 //!
 //! All moments are tried.
 

@@ -16,6 +16,7 @@
 //! Front ends: actors call file systems as those do.
 
 pub mod admin;
+pub mod changes;
 pub mod devices;
 pub mod faults;
 pub mod history;
