@@ -31,11 +31,13 @@ pub enum Canary {
     LeaveLoggedClones = 8,
     /// A resilver does not write to the devices that miss a block, and they count as whole then.
     SkipResilverWrite = 9,
+    /// Freed blocks that the checkpoint has are handed out again.
+    ForgetCheckpoint = 10,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 9] = [
+    pub const ALL: [Canary; 10] = [
         Canary::SkipFlush,
         Canary::EarlyUberblock,
         Canary::SkipLogFlush,
@@ -45,6 +47,7 @@ impl Canary {
         Canary::ForgetReference,
         Canary::LeaveLoggedClones,
         Canary::SkipResilverWrite,
+        Canary::ForgetCheckpoint,
     ];
 
     /// What it is called on a command line.
@@ -59,6 +62,7 @@ impl Canary {
             Canary::ForgetReference => "forget-reference",
             Canary::LeaveLoggedClones => "leave-logged-clones",
             Canary::SkipResilverWrite => "skip-resilver-write",
+            Canary::ForgetCheckpoint => "forget-checkpoint",
         }
     }
 }

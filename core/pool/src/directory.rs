@@ -17,7 +17,7 @@ const LIST_BYTES_MAX: u64 = 64 << 20;
 /// Name of the ZAP of a leaf in its configuration.
 pub(crate) const LEAF_ZAP: &str = "com.delphix:vdev_zap_leaf";
 /// Name of the ZAP of a top-level vdev in its configuration.
-pub(crate) const TOP_ZAP: &str = "com.delphix:vdev_zap_top";
+pub const TOP_ZAP: &str = "com.delphix:vdev_zap_top";
 
 /// A reader of the MOS for one operation.
 #[derive(Clone, Copy)]

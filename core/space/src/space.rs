@@ -14,6 +14,7 @@ use crate::state::{Admission, Attempt, Geometry, Request, State};
 use crate::totals::{GroupTotals, Histogram, Totals};
 use crate::{COPIES_MAX, MetaslabChanges, as_index, as_number, ranks};
 use std::sync::{Arc, OnceLock};
+use tarn_host::canary::{Canary, sings};
 use tarn_host::lock::{Condvar, Mutex, MutexGuard};
 use tarn_ondisk::units::{AllocatedSize, Txg, VdevId, VdevOffset};
 use tarn_probe::registry;
@@ -176,6 +177,7 @@ impl Space {
     ///
     /// Called while no txg is stored, or before anything is freed in the syncing txg.
     pub fn set_checkpoint(&self, checkpoint: Option<Txg>) {
+        let checkpoint = checkpoint.filter(|_| !sings(Canary::ForgetCheckpoint));
         self.state.lock().checkpoint = checkpoint;
     }
 

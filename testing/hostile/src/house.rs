@@ -209,6 +209,22 @@ impl House {
         self.administrator.pool_import(&call(), request)
     }
 
+    /// Imports a pool as its checkpoint has it.
+    ///
+    /// # Errors
+    /// The refusal of `zpool import --rewind-to-checkpoint`.
+    pub fn import_rewound(&self, name: &str) -> Result<pool::Imported, Refusal> {
+        let request = pool::Import {
+            search: search(),
+            pool: Some(name.to_string()),
+            altroot: Some("/mounts".to_string()),
+            force: true,
+            rewinds_to_checkpoint: true,
+            ..pool::Import::default()
+        };
+        self.administrator.pool_import(&call(), request)
+    }
+
     /// Exports a pool.
     ///
     /// # Errors

@@ -6,6 +6,10 @@
 //! replays anything: there, too, each block that a pointer leads to must be allocated, exactly once
 //! but for [clones](crate::clones), and nothing else may be. This reads space maps anew, for a
 //! check that shares code with what it checks agrees with its mistakes.
+//!
+//! A pool with a checkpoint has two states. What was freed since is still allocated, and in the
+//! checkpoint's space maps alone. The state of the checkpoint is walked by itself, with the space
+//! maps that it has: all its blocks must be there as they were.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +24,11 @@ use tarn_object::ObjectError;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::declare::{ByteOrder, narrow};
+use tarn_ondisk::pool_directory::VDEV_CHECKPOINT_SPACE_MAP;
 use tarn_ondisk::space_map::{Action, Region, SpaceMapDecoder, SpaceMapHead};
 use tarn_ondisk::units::{AllocatedSize, ObjectId, VdevId, VdevOffset};
+use tarn_pool::checkpoint::CheckpointState;
+use tarn_pool::directory::TOP_ZAP;
 use tarn_space::{Range, RangeTree};
 
 /// So many blocks are verified at a time.
@@ -42,6 +49,8 @@ pub struct Walked {
     pub clones: u64,
     /// What they take.
     pub bytes: u64,
+    /// How many blocks the state of the checkpoint has, if there is one.
+    pub checkpoint_blocks: u64,
 }
 
 /// Walks the pool of this name on the simulated disks, reading only.
@@ -51,10 +60,23 @@ pub struct Walked {
 /// up.
 pub fn walk(host: &Host, pool: &str) -> Result<Walked, String> {
     let source = Source::Places(vec![DISKS.into()]);
-    let inspection = Inspection::open(host, &source, pool)
-        .map_err(|error| format!("opening it to look: {error}"))?;
+    let opening = |error: InspectError| format!("opening it to look: {error}");
+    let inspection = Inspection::open(host, &source, pool).map_err(opening)?;
+    let mut walked = walk_state(&inspection)?;
+    let status = inspection.pool().checkpoint_status();
+    if status.is_some_and(|status| status.state == CheckpointState::Exists) {
+        let of_checkpoint = |why: String| format!("the state of its checkpoint: {why}");
+        let opened = Inspection::open_checkpoint(host, &source, pool).map_err(opening);
+        let kept = opened.and_then(|kept| walk_state(&kept));
+        walked.checkpoint_blocks = kept.map_err(of_checkpoint)?.blocks;
+    }
+    Ok(walked)
+}
+
+/// Walks one state of a pool.
+fn walk_state(inspection: &Inspection) -> Result<Walked, String> {
     let mut walk = Walk {
-        inspection: &inspection,
+        inspection,
         allocated: BTreeMap::new(),
         findings: Vec::new(),
         unread: Vec::new(),
@@ -66,7 +88,8 @@ pub fn walk(host: &Host, pool: &str) -> Result<Walked, String> {
     };
     let failed = |error: InspectError| format!("looking into it: {error}");
     walk.load().map_err(failed)?;
-    walk.clones = Clones::load(&inspection, &mut walk.findings).map_err(failed)?;
+    walk.exclude_checkpoint().map_err(failed)?;
+    walk.clones = Clones::load(inspection, &mut walk.findings).map_err(failed)?;
     inspection.visit_deferred(&mut walk).map_err(failed)?;
     inspection.visit_used(&mut walk).map_err(failed)?;
     inspection.visit_logged_clones(&mut walk).map_err(failed)?;
@@ -74,7 +97,7 @@ pub fn walk(host: &Host, pool: &str) -> Result<Walked, String> {
     walk.leaks();
     walk.findings.extend(walk.clones.findings());
     walk.findings
-        .extend(wrong_sums(&inspection).map_err(failed)?);
+        .extend(wrong_sums(inspection).map_err(failed)?);
     match walk.findings.is_empty() {
         true => Ok(walk.walked),
         false => {
@@ -170,6 +193,32 @@ impl Walk<'_> {
                 "space map {map} says {} are allocated, and adds up to {sum}",
                 head.allocated
             ));
+        }
+        Ok(())
+    }
+
+    /// What was freed since the checkpoint was created is allocated, and nothing leads there.
+    fn exclude_checkpoint(&mut self) -> Result<(), InspectError> {
+        let root = self.inspection.pool().vdevs().config();
+        for vdev in self.inspection.pool().vdevs().top_levels() {
+            let config = root.children.get(vdev.id.index());
+            let zap = config.and_then(|config| config.other_object(TOP_ZAP));
+            let Some(zap) = zap.filter(|zap| !zap.is_zero()) else {
+                continue;
+            };
+            let directory = self.inspection.directory();
+            let map = directory.value_in(zap, VDEV_CHECKPOINT_SPACE_MAP)?;
+            let Some(map) = map.and_then(|value| value.as_word()).map(ObjectId::new) else {
+                continue;
+            };
+            let region = Region {
+                start: VdevOffset::ZERO,
+                size: vdev.asize,
+                shift: vdev.ashift,
+            };
+            let mut allocated = self.allocated.remove(&vdev.id).unwrap_or_default();
+            self.load_map(vdev.id, map, region, &mut allocated)?;
+            self.allocated.insert(vdev.id, allocated);
         }
         Ok(())
     }

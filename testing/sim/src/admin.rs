@@ -417,20 +417,20 @@ impl Administrator {
                 let mut pages = self.book.pages();
                 let begin = pages.history.tick();
                 pages.note(format!("administrator: [{begin}] {command:?}"));
-                pages.admin.under_way = Some(command.clone());
+                pages.set_admin_under_way(Some(command.clone()));
                 begin
             };
             let outcome = self.give(&command);
             let has_part = self.has_part(&command);
             let mut pages = self.book.pages();
             let end = pages.history.tick();
-            pages.admin.under_way = None;
             match outcome {
                 Ok(()) => {
                     pages.note(format!("administrator: [{end}] done"));
                     if has_part != Some(false) {
                         command.apply(&mut pages.admin.done);
                     }
+                    pages.set_admin_under_way(None);
                     if command.stores() {
                         // What a command reports is stored, and all before it.
                         pages.history.stored = pages.history.stored.max(begin);
@@ -443,12 +443,14 @@ impl Administrator {
                     }
                     if let Command::Fill(..) = command {
                         // Perhaps a part is there; he looks away for the rest of this life.
-                        pages.admin.under_way = Some(command);
+                        pages.set_admin_under_way(Some(command));
                         return;
                     }
+                    pages.set_admin_under_way(None);
                 }
                 Err(why) => {
                     let text = format!("administrator: {command:?}: {why}");
+                    pages.set_admin_under_way(None);
                     pages.note(text.clone());
                     pages.findings.push(text);
                     return;

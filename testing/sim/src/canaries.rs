@@ -19,6 +19,7 @@ fn options_of(canary: Canary) -> &'static [&'static str] {
             &["--workload", "database"]
         }
         Canary::SkipResilverWrite => &["--devices", "--layout", "mirror"],
+        Canary::ForgetCheckpoint => &["--devices", "--layout", "single"],
         Canary::PassLogBlocks => &["--workload", "race", "--layout", "single-log"],
     }
 }

@@ -1,6 +1,6 @@
 //! Scans and changes of devices while actors work: scrubs, resilvers, `attach`, `replace`,
 //! `detach`, `split`, `offline`, `online`, `trim`, `initialize`, `reguid`, and devices that fail
-//! meanwhile.
+//! meanwhile; in some worlds the pool has a checkpoint now and then.
 //!
 //! # Mechanism
 //! The machine has more disks than the pool. One thread draws commands from what `zpool status`
@@ -12,14 +12,17 @@
 //! # Invariants
 //! - Only *victims* are hurt, taken offline, detached or split off. The other disks are *sound*:
 //!   one leaves a vdev only when a sound one has replaced it, by a resilver that verifies. So each
-//!   vdev always has as many sound disks as it needs, and nothing may be lost.
+//!   vdev always has as many sound disks as it needs, and nothing may be lost. A checkpoint lies on
+//!   those: while there is one, the pool refuses that a disk leaves a vdev.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tarn_administration::administration::Administration;
-use tarn_administration::messages::pool::{self, FreeSpaceCommand, ScrubAction, VdevStatus};
+use tarn_administration::messages::pool::{
+    self, CheckpointAction, FreeSpaceCommand, ScrubAction, VdevStatus,
+};
 use tarn_administration::messages::{Refusal, RefusalKind};
 use tarn_engine::Host;
 use tarn_host::sim::{Random, SimHost};
@@ -41,6 +44,9 @@ const LAST_LOOKS_MAX: usize = 2000;
 /// So many times the last scrub may give way to a resilver, or not begin while one runs.
 const LAST_SCRUBS_MAX: usize = 5;
 
+/// One in so many commands is of the checkpoint, where the pool has one now and then.
+const CHECKPOINT_ONE_IN: u64 = 4;
+
 /// What was done in a world.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
@@ -60,6 +66,10 @@ pub trait Log: Send {
     fn find(&self, what: String);
     /// Changes the counts.
     fn count(&self, change: &dyn Fn(&mut Counts));
+    /// A checkpoint is about to be created or discarded.
+    fn begin_checkpoint(&self, action: CheckpointAction);
+    /// It was, or was not.
+    fn end_checkpoint(&self, action: CheckpointAction, is_done: bool);
 }
 
 /// A command.
@@ -92,6 +102,7 @@ enum Command {
     Initialize(FreeSpaceCommand),
     Clear,
     Reguid,
+    Checkpoint(CheckpointAction),
     /// A victim fails.
     Hurt(String),
     /// Scans get time to come to their end.
@@ -134,6 +145,9 @@ pub struct DeviceOperator {
     pub machine: SimHost,
     /// The disks.
     pub disks: Disks,
+    /// From which commands of the checkpoint are drawn, where there are any: chance of its own, so
+    /// that the other worlds stay as they are.
+    pub checkpoints: Option<Random>,
 }
 
 impl DeviceOperator {
@@ -160,7 +174,8 @@ impl DeviceOperator {
         for top in &described.layout {
             gather(top, top, &mut leaves);
         }
-        let Some(command) = self.draw(&leaves) else {
+        let command = self.draw_checkpoint(&described);
+        let Some(command) = command.or_else(|| self.draw(&leaves)) else {
             return Ok(());
         };
         self.log.note(format!("devices: {command:?}"));
@@ -192,6 +207,17 @@ impl DeviceOperator {
                 counts.scans += 1;
             }
         });
+    }
+
+    fn draw_checkpoint(&mut self, described: &pool::PoolDescription) -> Option<Command> {
+        let random = self.checkpoints.as_mut()?;
+        let action = match checkpoint_of(described) {
+            None => CheckpointAction::Create,
+            Some(_) => CheckpointAction::Discard,
+        };
+        random
+            .chance(1, CHECKPOINT_ONE_IN)
+            .then_some(Command::Checkpoint(action))
     }
 
     fn draw(&mut self, leaves: &[Leaf]) -> Option<Command> {
@@ -368,6 +394,14 @@ impl DeviceOperator {
                 let request = pool::Reguid { name, guid: None };
                 administrator.pool_reguid(&call, request).map(drop)
             }
+            Command::Checkpoint(action) => {
+                let action = *action;
+                self.log.begin_checkpoint(action);
+                let request = pool::Checkpoint { name, action };
+                let changed = administrator.pool_checkpoint(&call, request).map(drop);
+                self.log.end_checkpoint(action, changed.is_ok());
+                changed
+            }
             Command::Hurt(disk) => {
                 let what = faults::fail_now(&self.machine, disk, &mut self.random);
                 self.log.note(format!("{disk} {what}"));
@@ -434,6 +468,22 @@ fn describe(house: &House, pool: &str) -> Result<pool::PoolDescription, String> 
     let described = house.administrator.pool_describe(&call(), request);
     let mut described = described.map_err(|refusal| format!("zpool status: {refusal}"))?;
     described.pools.pop().ok_or_else(|| "no pool".to_string())
+}
+
+/// What `zpool status` says of the checkpoint.
+fn checkpoint_of(described: &pool::PoolDescription) -> Option<&str> {
+    let mut sections = described.sections.iter();
+    let section = sections.find(|(word, _)| word == "checkpoint")?;
+    Some(&section.1)
+}
+
+/// Whether the pool has a checkpoint to which it can be rewound.
+///
+/// # Errors
+/// The refusal of `zpool status`.
+pub fn has_checkpoint(house: &House, pool: &str) -> Result<bool, String> {
+    let described = describe(house, pool)?;
+    Ok(checkpoint_of(&described).is_some_and(|text| text.starts_with("created ")))
 }
 
 fn is_scanning(described: &pool::PoolDescription) -> bool {

@@ -10,13 +10,15 @@
 //! not flushed survive it, whole or torn. Actors change files and are promised things ([`work`]),
 //! all of which is written down ([`history`]). After each cut the pool is walked as it lies there
 //! ([`tarn_hostile::leaks`]), imported, and what is in it is held against the history ([`judge`]).
-//! A world ([`world`]) is a pool that goes through many cuts.
+//! A world ([`world`]) is a pool that goes through many cuts. In some it has a [`checkpoint`], to
+//! which it is rewound.
 //!
 //! # Knows nothing about
 //! Front ends: actors call file systems as those do.
 
 pub mod admin;
 pub mod changes;
+pub mod checkpoint;
 pub mod devices;
 pub mod faults;
 pub mod history;

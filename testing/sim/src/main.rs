@@ -164,7 +164,7 @@ fn child(arguments: &Arguments, share: &str) -> Outcome<bool> {
             Ok(told) => {
                 writeln!(
                     out,
-                    "end {} {} {} {} {} {} {} {} {:x}",
+                    "end {} {} {} {} {} {} {} {} {} {:x}",
                     told.cuts,
                     told.early,
                     told.calls,
@@ -173,6 +173,7 @@ fn child(arguments: &Arguments, share: &str) -> Outcome<bool> {
                     told.clones,
                     told.device_commands,
                     told.scans,
+                    told.rewinds,
                     told.trace
                 )?;
                 if arguments.twice {
@@ -254,7 +255,7 @@ fn judges(arguments: &Arguments, share: u64) -> Outcome<Option<Judges>> {
 #[derive(Default)]
 struct Sums {
     worlds: u64,
-    numbers: [u64; 8],
+    numbers: [u64; 9],
     failed: u64,
 }
 
@@ -316,9 +317,10 @@ fn parent(arguments: &Arguments) -> Outcome<bool> {
         clones,
         commands,
         scans,
+        rewinds,
     ] = sums.numbers;
     println!(
-        "{cuts} cuts ({early} of them at import) in {} worlds, {calls} calls of which {promised} were promised, {blocks} blocks and {clones} clones of them verified, {commands} commands to devices and {scans} scans seen to end: {} lost; \
+        "{cuts} cuts ({early} of them at import) in {} worlds, {calls} calls of which {promised} were promised, {blocks} blocks and {clones} clones of them verified, {commands} commands to devices, {scans} scans seen to end and {rewinds} rewinds to checkpoints: {} lost; \
          {seconds:.1} s, {:.0} cuts a minute",
         sums.worlds,
         sums.failed,

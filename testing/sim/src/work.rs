@@ -57,6 +57,8 @@ pub struct Pages {
     pub history: History,
     /// What the administrator has done.
     pub admin: crate::admin::Log,
+    /// The checkpoint of the pool.
+    pub checkpoint: crate::checkpoint::Checkpoint,
     /// What was done with devices.
     pub devices: crate::devices::Counts,
     /// What happened, in lines.
@@ -78,6 +80,12 @@ impl Book {
 }
 
 impl Pages {
+    /// The administrator begins or ends a command.
+    pub fn set_admin_under_way(&mut self, command: Option<crate::admin::Command>) {
+        self.admin.under_way = command;
+        self.checkpoint.see_admin(&self.admin);
+    }
+
     /// Adds a line to the trace.
     pub fn note(&mut self, line: String) {
         if self.trace.len() >= TRACE_MAX {

@@ -15,13 +15,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tarn_administration::administration::Administration;
-use tarn_administration::messages::{dataset, pool};
+use tarn_administration::messages::pool::{self, CheckpointAction};
+use tarn_administration::messages::{Refusal, dataset};
 use tarn_engine::files::FileKind;
 use tarn_host::Host;
 use tarn_host::sim::{Fault, Random, SimHost, SimOptions};
 use tarn_hostile::house::{DISKS, Files, House, call, noise};
 
 use crate::admin::{self, Administrator, FOLDER};
+use crate::checkpoint::Checkpoint;
 use crate::devices::{self, DeviceOperator, Disks, SPARES};
 use crate::faults::Victims;
 use crate::history::Actor;
@@ -31,7 +33,7 @@ use crate::layout::{DISK_BYTES, Layout};
 use crate::pool_guid;
 use crate::script::Script;
 use crate::tree::{FILLING, Tree};
-use crate::work::{Book, Promise, SHARED, Taste, Worker};
+use crate::work::{Book, Pages, Promise, SHARED, Taste, Worker};
 use tarn_hostile::leaks;
 
 /// The pool.
@@ -45,6 +47,12 @@ pub const SCRIPTS_OF_A_WORLD: u64 = 46;
 const SCRIPT_WRITES_MAX: u64 = 8;
 /// In one of so many worlds devices are scanned and changed.
 const CHANGES_ONE_IN: u64 = 4;
+/// In one of so many of these worlds the pool has a checkpoint now and then.
+const CHECKPOINTS_ONE_IN: u64 = 3;
+/// In one of so many lives that find a checkpoint the pool is rewound to it.
+const REWIND_ONE_IN: u64 = 3;
+/// When power is cut during a rewind, it is after so many writes at most.
+const REWIND_WRITES_MAX: u64 = 40;
 /// A life that ends at a time does so within this, in nanoseconds.
 const CUT_NS_MAX: u64 = 8_000_000_000;
 /// What a full pool is filled with, at a time.
@@ -88,6 +96,8 @@ pub struct Told {
     pub device_commands: u64,
     /// Scans of which it was seen that they came to their end.
     pub scans: u64,
+    /// Rewinds to a checkpoint.
+    pub rewinds: u64,
     /// A number that tells whether two runs were the same.
     pub trace: u64,
 }
@@ -278,6 +288,8 @@ pub struct World {
     victims: Option<Victims>,
     /// Where devices are changed, some fail meanwhile.
     hurts_changed: bool,
+    /// From which is drawn what is done with a checkpoint, where there is one.
+    checkpoints: Option<Random>,
     /// Which of its scripts is next, and after how many writes power is cut in it.
     script: u64,
     script_writes: u64,
@@ -321,6 +333,9 @@ impl World {
             }
         }
         let hurts_changed = plan.changes_devices && random.chance(1, 2);
+        // Not drawn from what all else is drawn from: worlds without a checkpoint stay as they are.
+        let mut checkpoints = Random::new(wanted.seed.wrapping_add(number << 32));
+        let has_checkpoints = plan.changes_devices && checkpoints.chance(1, CHECKPOINTS_ONE_IN);
         World {
             plan,
             random,
@@ -331,6 +346,7 @@ impl World {
             number,
             victims,
             hurts_changed,
+            checkpoints: has_checkpoints.then_some(checkpoints),
             script: 0,
             script_writes: 0,
         }
@@ -366,10 +382,15 @@ impl World {
         self.in_machine(|world, host| {
             world.look(host)?;
             let house = world.recover(host)?;
-            match world.plan.changes_devices {
-                true => devices::scrub_clean(&house, POOL, host),
-                false => Ok(()),
+            if !world.plan.changes_devices {
+                return Ok(());
             }
+            devices::scrub_clean(&house, POOL, host)?;
+            if !world.book.pages().checkpoint.exists() {
+                return Ok(());
+            }
+            let house = world.rewind(house, host)?;
+            devices::scrub_clean(&house, POOL, host)
         })?;
         let counts = self.book.pages().devices;
         self.told.device_commands = counts.commands;
@@ -525,6 +546,7 @@ impl World {
                 world.machine.cut_power_after_writes(count);
             }
             let house = world.recover(host)?;
+            let house = world.perhaps_rewind(house, host)?;
             has_recovered = true;
             world.set_cut(host);
             let house = Arc::new(house);
@@ -627,35 +649,110 @@ impl World {
     /// Imports the pool, and judges what is in it.
     fn recover(&mut self, host: &Host) -> Result<House, String> {
         let house = House::new(host);
-        let imported = house
-            .import(Some(&self.name_or_guid(host)), &[])
-            .map_err(|refusal| format!("zpool import: {refusal}"))?;
+        let found_by = self.name_or_guid(host);
+        let imported = house.import(Some(&found_by), &[]);
+        self.judge_import(&house, imported)?;
+        Ok(house)
+    }
+
+    /// In some lives, a pool with a checkpoint is rewound. The power may be cut meanwhile.
+    fn perhaps_rewind(&mut self, house: House, host: &Host) -> Result<House, String> {
+        let exists = self.book.pages().checkpoint.exists();
+        let Some(random) = self.checkpoints.as_mut().filter(|_| exists) else {
+            return Ok(house);
+        };
+        if !random.chance(1, REWIND_ONE_IN) {
+            return Ok(house);
+        }
+        if random.chance(1, 2) {
+            let count = 1 + random.below(REWIND_WRITES_MAX);
+            let writes = self.machine.device_writes();
+            self.machine.cut_power_after_writes(writes + count);
+        }
+        self.rewind(house, host)
+    }
+
+    /// Exports the pool, imports it as its checkpoint has it, and judges what is in it.
+    fn rewind(&mut self, house: House, host: &Host) -> Result<House, String> {
+        self.book.note("export, to be rewound".to_string());
+        house
+            .export(POOL, false)
+            .map_err(|refusal| format!("zpool export: {refusal}"))?;
+        drop(house);
+        let house = House::new(host);
+        let found_by = self.name_or_guid(host);
+        self.book.note("rewind to the checkpoint".to_string());
+        {
+            let mut pages = self.book.pages();
+            pages.checkpoint.begin_ending(Checkpoint::Rewinding);
+        }
+        let imported = house.import_rewound(&found_by);
+        self.judge_import(&house, imported)?;
+        match self.book.pages().checkpoint {
+            Checkpoint::Absent => Ok(house),
+            _ => Err("a pool that was rewound has a checkpoint".to_string()),
+        }
+    }
+
+    /// Judges what is in a pool that was imported: by the history, or by what a checkpoint had.
+    fn judge_import(
+        &mut self,
+        house: &House,
+        imported: Result<pool::Imported, Refusal>,
+    ) -> Result<(), String> {
+        let imported = imported.map_err(|refusal| format!("zpool import: {refusal}"))?;
         if let Some(refused) = imported.refused.first() {
             return Err(format!("zpool import: {refused}"));
         }
         for said in imported.notes.iter().chain(&imported.warnings) {
             self.book.note(format!("zpool import: {said}"));
         }
-        let trees = self.trees(&house)?;
+        let trees = self.trees(house)?;
+        let is_there = devices::has_checkpoint(house, POOL)?;
+        let rewound = {
+            let mut pages = self.book.pages();
+            let Pages {
+                checkpoint,
+                history,
+                ..
+            } = &mut *pages;
+            checkpoint.settle(is_there, history)?
+        };
+        let of_checkpoint = |why: String| match rewound {
+            Some(_) => format!("after a rewind: {why}"),
+            None => why,
+        };
         let verdict = {
             let pages = self.book.pages();
-            judge::judge(&pages.history, &trees)?
+            let history = rewound
+                .as_ref()
+                .map_or(&pages.history, |kept| &kept.history);
+            judge::judge(history, &trees).map_err(of_checkpoint)?
         };
         if self.plan.has_administrator {
-            let found = admin::find(&house)?;
+            let found = admin::find(house)?;
             let mut pages = self.book.pages();
-            pages.admin.judge(&found)?;
+            let judged = match &rewound {
+                Some(kept) => kept.judge_admin(&found),
+                None => pages.admin.judge(&found),
+            };
+            judged.map_err(of_checkpoint)?;
             pages.admin.done = found;
             pages.admin.under_way = None;
         }
+        let what = match rewound {
+            Some(_) => "rewound",
+            None => "recovered",
+        };
+        self.told.rewinds += u64::from(rewound.is_some());
         self.told.calls += verdict.done;
         self.told.promised += verdict.promised;
         self.book.note(format!(
-            "recovered: {} calls had returned, {} were promised, {} are there",
+            "{what}: {} calls had returned, {} were promised, {} are there",
             verdict.done, verdict.promised, verdict.found
         ));
         self.adopt(&trees);
-        Ok(house)
+        Ok(())
     }
 
     /// All actors work, until they are done.
@@ -717,6 +814,7 @@ impl World {
             host: host.clone(),
             machine: self.machine.clone(),
             disks: disks.unwrap_or_default(),
+            checkpoints: self.checkpoints.as_mut().map(Random::fork),
         }
     }
 
@@ -792,6 +890,31 @@ impl devices::Log for Book {
 
     fn count(&self, change: &dyn Fn(&mut devices::Counts)) {
         change(&mut self.pages().devices);
+    }
+
+    fn begin_checkpoint(&self, action: CheckpointAction) {
+        let mut pages = self.pages();
+        match action {
+            CheckpointAction::Create if pages.checkpoint.is_absent() => {
+                let (begin, admin) = (pages.history.tick(), pages.admin.clone());
+                pages.checkpoint = Checkpoint::Creating(begin, vec![admin]);
+            }
+            CheckpointAction::Create => {}
+            CheckpointAction::Discard => pages.checkpoint.begin_ending(Checkpoint::Discarding),
+        }
+    }
+
+    fn end_checkpoint(&self, action: CheckpointAction, is_done: bool) {
+        let mut pages = self.pages();
+        let Pages {
+            checkpoint,
+            history,
+            ..
+        } = &mut *pages;
+        match action {
+            CheckpointAction::Create => checkpoint.end_creating(is_done, history),
+            CheckpointAction::Discard => checkpoint.end_discarding(is_done),
+        }
     }
 }
 

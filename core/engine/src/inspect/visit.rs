@@ -128,7 +128,8 @@ impl Inspection {
     /// Visits the blocks of the intent log of an object set, and the blocks that its records name.
     ///
     /// The chain of an unclaimed log ends at the first block that does not verify or was born after
-    /// the stored txg; that of a claimed one ends where the claim did.
+    /// the stored txg, or after the checkpoint whose state is opened; that of a claimed one ends
+    /// where the claim did.
     #[doc(alias = "traverse_zil")]
     pub fn visit_intent_log(
         &self,
@@ -145,7 +146,11 @@ impl Inspection {
         };
         let log: &IntentLogHead = &head.intent_log;
         let is_claimed = !log.claim_txg.is_zero();
-        let stored_until = self.pool().uberblock().txg;
+        let uberblock = self.pool().uberblock();
+        let stored_until = match uberblock.is_checkpoint() {
+            true => uberblock.checkpoint_txg,
+            false => uberblock.txg,
+        };
         let mut seen = BTreeSet::new();
         let mut set_of_log = set;
         let mut look = |found: Found<'_>| -> ControlFlow<()> {
