@@ -7,10 +7,10 @@
 //! to a log counts.
 //!
 //! # Invariants
-//! - A checkpoint is there after each power cut, until `zpool checkpoint -d` or a rewind was called.
+//! - A checkpoint is there after each power cut, until `checkpoint -d` or a rewind was called.
 //! - There is none that was not created.
 
-use crate::admin::{self, Datasets};
+use crate::administered::{Datasets, Log};
 use crate::history::History;
 
 /// The state that the checkpoint has kept.
@@ -19,11 +19,11 @@ pub struct Kept {
     /// All calls that may be in it.
     pub history: History,
     /// The administrator's file systems while it was created, one state after the other.
-    admin: Vec<admin::Log>,
+    admin: Vec<Log>,
 }
 
 impl Kept {
-    fn new(history: &History, begin: u64, admin: Vec<admin::Log>) -> Kept {
+    fn new(history: &History, begin: u64, admin: Vec<Log>) -> Kept {
         let mut history = history.clone();
         history.commits.clear();
         // What has been stored since may be newer than the checkpoint.
@@ -55,7 +55,7 @@ pub enum Checkpoint {
     #[default]
     Absent,
     /// `zpool checkpoint` was called at this moment, and has not returned.
-    Creating(u64, Vec<admin::Log>),
+    Creating(u64, Vec<Log>),
     /// It has one.
     Exists(Kept),
     /// `zpool checkpoint -d` was called, and has not returned.
@@ -76,7 +76,7 @@ impl Checkpoint {
     }
 
     /// The administrator's file systems are as the log says.
-    pub fn see_admin(&mut self, log: &admin::Log) {
+    pub fn see_admin(&mut self, log: &Log) {
         if let Checkpoint::Creating(_, states) = self {
             states.push(log.clone());
         }

@@ -17,6 +17,7 @@
 //! Front ends: actors call file systems as those do.
 
 pub mod admin;
+pub mod administered;
 pub mod changes;
 pub mod checkpoint;
 pub mod devices;

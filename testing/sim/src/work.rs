@@ -56,7 +56,7 @@ pub struct Pages {
     /// The history.
     pub history: History,
     /// What the administrator has done.
-    pub admin: crate::admin::Log,
+    pub admin: crate::administered::Log,
     /// The checkpoint of the pool.
     pub checkpoint: crate::checkpoint::Checkpoint,
     /// What was done with devices.
@@ -81,7 +81,7 @@ impl Book {
 
 impl Pages {
     /// The administrator begins or ends a command.
-    pub fn set_admin_under_way(&mut self, command: Option<crate::admin::Command>) {
+    pub fn set_admin_under_way(&mut self, command: Option<crate::administered::Command>) {
         self.admin.under_way = command;
         self.checkpoint.see_admin(&self.admin);
     }
