@@ -1,10 +1,10 @@
 //! Reading contents: blocks of the cache are handed to the front end uncopied.
 
-use std::ops::Range;
+pub use tarn_object::ReadData;
 
-use tarn_object::{Block, Caching};
-use tarn_ondisk::declare::{narrow, widen};
-use tarn_ondisk::units::{BlockId, ObjectId};
+use tarn_object::Caching;
+use tarn_ondisk::declare::widen;
+use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
 use crate::error::PosixError;
@@ -14,41 +14,6 @@ use crate::node::Node;
 use crate::ops::access::READ;
 use crate::properties::AccessTimes;
 use crate::types::{Credentials, FileKind, Noting, Timestamp};
-
-/// The bytes that were read: parts of blocks, in their order.
-#[derive(Debug, Clone, Default)]
-pub struct ReadData {
-    parts: Vec<(Block, Range<usize>)>,
-}
-
-impl ReadData {
-    /// The parts, in their order.
-    pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.parts
-            .iter()
-            .map(|(block, range)| &block[range.clone()])
-    }
-
-    /// The blocks, each with the range that was asked for.
-    pub fn into_parts(self) -> Vec<(Block, Range<usize>)> {
-        self.parts
-    }
-
-    /// How many bytes there are.
-    pub fn len(&self) -> usize {
-        self.parts.iter().map(|(_, range)| range.len()).sum()
-    }
-
-    /// True at the end of the file.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// All bytes in a row, copied.
-    pub fn to_vec(&self) -> Vec<u8> {
-        self.parts().collect::<Vec<_>>().concat()
-    }
-}
 
 impl FileSystem {
     /// Reads up to `size` bytes from `offset` on, as far as the file reaches. The permission to
@@ -128,29 +93,7 @@ impl FileSystem {
             .facts()
             .size
             .min(offset.saturating_add(u64::try_from(size).unwrap_or(u64::MAX)));
-        let block_size = node.object.block_size().get();
-        let mut parts = Vec::new();
-        let mut at = offset;
-        while at < end {
-            let within = at % block_size;
-            let stop = block_size.min(within + (end - at));
-            let of_block = match within == 0 && stop == block_size {
-                true => caching,
-                false => Caching::Ours,
-            };
-            let index = BlockId::from(at / block_size);
-            let block = node.object.read_block_caching(index, of_block, operation)?;
-            if stop > u64::try_from(block.len()).unwrap_or(u64::MAX) {
-                return Err(PosixError::Damaged {
-                    object: node.id,
-                    why: "a block is smaller than the blocks of its object",
-                });
-            }
-            assert!(within < stop, "each part of a read has bytes");
-            parts.push((block, narrow(within)..narrow(stop)));
-            at += stop - within;
-        }
-        let data = ReadData { parts };
+        let data = node.object.read_data(offset..end, caching, operation)?;
         assert_eq!(
             widen(data.len()),
             end.saturating_sub(offset),

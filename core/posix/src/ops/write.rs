@@ -9,8 +9,9 @@
 //! - A file of more than one block has blocks of a power of two bytes.
 //! - Bytes beyond the size read as zeros when the size grows.
 
+pub use tarn_object::NewContents;
+
 use std::borrow::Cow;
-use tarn_host::buffer::Buffer;
 use tarn_object::{Caching, PreparedChange, Tx, TxEstimate};
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::units::{LogicalSize, ObjectId, Txg};
@@ -46,49 +47,6 @@ pub enum WriteAt {
 pub(crate) struct Part {
     pub offset: u64,
     pub caching: Caching,
-}
-
-/// The bytes to write.
-#[derive(Debug)]
-pub enum NewContents<'a> {
-    /// These bytes, which are copied.
-    Bytes(&'a [u8]),
-    /// The first `length` bytes of these buffers. Those that fill a block of the file become that
-    /// block.
-    Buffers {
-        /// All but the last are used whole.
-        buffers: Vec<Buffer>,
-        /// How many bytes of them are meant.
-        length: usize,
-    },
-}
-
-impl NewContents<'_> {
-    /// How many bytes there are.
-    pub fn len(&self) -> usize {
-        match self {
-            NewContents::Bytes(bytes) => bytes.len(),
-            NewContents::Buffers { length, .. } => *length,
-        }
-    }
-
-    /// True when there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Those bytes, copied together.
-    fn into_bytes(self) -> Vec<u8> {
-        match self {
-            NewContents::Bytes(bytes) => bytes.to_vec(),
-            NewContents::Buffers { buffers, length } => {
-                let bytes = buffers.iter().flat_map(|one| one.iter().copied());
-                let bytes: Vec<u8> = bytes.take(length).collect();
-                assert_eq!(bytes.len(), length, "the buffers have all bytes");
-                bytes
-            }
-        }
-    }
 }
 
 impl FileSystem {
@@ -221,6 +179,7 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<(Txg, usize), PosixError> {
         let length = contents.len();
+        assert!(length > 0, "each part of a write has bytes");
         self.check_space_quota(&node.facts(), operation)?;
         let object = &node.object;
         let _prepared = object.prepare_write(offset, widen(length), operation)?;
@@ -296,15 +255,7 @@ impl FileSystem {
         let end = offset + length;
         self.grow_block(node, &facts, end, &tx, operation)?;
         let object = &node.object;
-        match contents {
-            NewContents::Bytes(bytes) => {
-                object.write_caching(&tx, offset, bytes, caching, operation)?;
-            }
-            NewContents::Buffers { buffers, length } => {
-                let whole = (buffers, length);
-                object.write_buffers(&tx, offset, whole, caching, operation)?;
-            }
-        }
+        object.write_contents(&tx, offset, contents, caching, operation)?;
         facts.size = facts.size.max(end);
         facts.contents_changed(self.now());
         if !credentials.passes_posix_rules() {
