@@ -9,7 +9,7 @@ use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::{Default, Property};
 
 /// The properties, each with the effect that is missing.
-const INERT: [(&str, &str); 17] = [
+const INERT: [(&str, &str); 15] = [
     ("sharenfs", "nothing is shared over NFS"),
     ("sharesmb", "nothing is shared over SMB"),
     ("nbmand", "there are no mandatory locks"),
@@ -23,9 +23,10 @@ const INERT: [(&str, &str); 17] = [
     ("secondarycache", "there is no second level of the cache"),
     ("prefetch", "everything is read ahead that is read in order"),
     ("direct", "no transfer passes the cache by"),
-    ("volmode", "volumes are not served"),
-    ("volthreading", "volumes are not served"),
-    ("snapdev", "volumes are not served"),
+    (
+        "volthreading",
+        "requests are served by the threads of all front ends",
+    ),
     ("keylocation", "no key is loaded"),
 ];
 

@@ -80,6 +80,22 @@ impl Namespace {
         Ok(None)
     }
 
+    /// As [`use_dataset`](Self::use_dataset), until [`end_use`](Self::end_use) is called, once.
+    /// False when a task is destroying or changing the dataset.
+    pub fn begin_use(&self, dataset: ObjectId) -> bool {
+        self.open().uses.begin(dataset)
+    }
+
+    /// Ends a use that [`begin_use`](Self::begin_use) began.
+    pub fn end_use(&self, dataset: ObjectId) {
+        self.open().uses.end(dataset);
+    }
+
+    /// How often it is in use.
+    pub fn use_count(&self, dataset: ObjectId) -> usize {
+        self.open().uses.count(dataset)
+    }
+
     /// Whether it is in use.
     #[doc(alias = "dsl_dataset_long_held")]
     pub fn is_in_use(&self, dataset: ObjectId) -> bool {

@@ -18,6 +18,7 @@ use crate::refusals::{Refusal, RefusalKind};
 use crate::served::ServedFiles;
 use crate::streams::Streams;
 use crate::turns::Turns;
+use crate::volumes::served::ServedVolumes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub struct OpenPool {
     mounter: Arc<dyn Mounter>,
     /// Served file systems, mounted or not.
     pub served_files: Arc<ServedFiles>,
+    /// Served volumes.
+    pub served_volumes: Arc<ServedVolumes>,
     /// Serialises commands that change the pool.
     pub turns: Turns,
     /// Sends and receives under way.
@@ -96,6 +99,7 @@ impl OpenPool {
             mounts: Mutex::new(MOUNTS, MountIndex::default()),
             mounter,
             served_files,
+            served_volumes: ServedVolumes::nothing(),
             turns: Turns::new(),
             streams: Streams::new(),
         })

@@ -1,7 +1,7 @@
 //! The engine: imported pools, their served file systems, and mounts.
 //!
-//! Front ends that serve data use this crate and nothing below it: [`files`] (and later volumes)
-//! has handles that they call in the thread that took the request. No message, no copy, no text.
+//! Front ends that serve data use this crate and nothing below it: [`files`] and [`volumes`] have
+//! handles that they call in the thread that took the request. No message, no copy, no text.
 //!
 //! The crate `tarn-administration` stands on top and carries out the commands of `zpool` and `zfs`:
 //! it calls [`Engine`], [`importing`] and [`mounting`], and front ends build without it.
@@ -29,7 +29,7 @@ mod start;
 pub mod streams;
 pub mod tree;
 pub mod turns;
-mod volumes;
+pub mod volumes;
 
 pub use engine::{Engine, EngineOptions};
 pub use presence::Presence;

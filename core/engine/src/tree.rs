@@ -119,7 +119,10 @@ impl ServedTree {
             txgs: is_writable.then(|| pool.txgs().clone()),
             properties,
             host: pool.host().clone(),
-            space: space_of(pool, head, counts.clone()),
+            space: {
+                let counts = counts.clone();
+                space_of(pool, head, move |uncounted| count(&counts, uncounted))
+            },
             snapshots: Some(Arc::new(SnapshotDirectory {
                 pool: pool.clone(),
                 head,
@@ -269,8 +272,20 @@ impl ServedTree {
     }
 }
 
+/// Has owners counted.
+fn count(counts: &Arc<OwnerCounts>, uncounted: Uncounted) {
+    match uncounted {
+        Uncounted::Something => counts.bring_up(),
+        Uncounted::Projects => counts.bring_up_projects(),
+    }
+}
+
 /// The space door of a head.
-fn space_of(pool: &Arc<Pool>, head: ObjectId, counts: Arc<OwnerCounts>) -> SpaceDoor {
+pub(crate) fn space_of(
+    pool: &Arc<Pool>,
+    head: ObjectId,
+    count_owners: impl Fn(Uncounted) + Send + Sync + 'static,
+) -> SpaceDoor {
     let totals = {
         let pool = pool.clone();
         move || {
@@ -301,10 +316,7 @@ fn space_of(pool: &Arc<Pool>, head: ObjectId, counts: Arc<OwnerCounts>) -> Space
     SpaceDoor {
         totals: Arc::new(totals),
         may_write: Arc::new(may_write),
-        count_owners: Arc::new(move |uncounted| match uncounted {
-            Uncounted::Something => counts.bring_up(),
-            Uncounted::Projects => counts.bring_up_projects(),
-        }),
+        count_owners: Arc::new(count_owners),
     }
 }
 

@@ -141,6 +141,8 @@ words! {
         Control = 5 "control",
         /// A program that uses the engine as a library.
         Library = 6 "library",
+        /// NBD.
+        Nbd = 7 "nbd",
     }
 }
 

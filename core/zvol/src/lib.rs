@@ -1,12 +1,34 @@
 //! Volumes: datasets with one object of data, which clients use as a block device.
 //!
-//! # What stands
-//! At import the intent log of a volume is replayed: [`Volume`] answers the door
-//! [`Replay`](tarn_zil::Replay). Serving volumes is planned.
+//! # Mechanism
+//! A [`Volume`] has the operations of a disk: [read](Volume::read), [write](Volume::write),
+//! [flush](Volume::flush), [discard](Volume::discard), [write zeros](Volume::write_zeros), and
+//! which parts are [allocated](Volume::allocated). A change is one transaction, or several where it
+//! is large, each with a record for the intent log. A flush commits the log, as does each change
+//! that is to be durable at once.
+//!
+//! When the volume is opened after a crash, its intent log is replayed: [`Volume`] answers the door
+//! [`Replay`](tarn_zil::Replay).
+//!
+//! # Invariants
+//! - The changes of a volume are made one at a time, and their records are in the same order: of
+//!   overlapping writes of up to 4 MiB, one is there whole. A read beside a write has each block as
+//!   it was before or after it.
 //!
 //! # Knows nothing about
 //! Pools, protocols.
 
+mod allocated;
+mod discard;
+mod error;
+mod flush;
+mod ranks;
 mod replay;
+mod volume;
+mod volume_intent;
+mod volume_read;
+mod volume_write;
 
-pub use replay::{RecordError, Volume};
+pub use error::VolumeError;
+pub use replay::RecordError;
+pub use volume::{Durable, Volume, VolumeParts, VolumeProperties};

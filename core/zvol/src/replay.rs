@@ -12,21 +12,19 @@
 //!   but the last.
 //! - The last transaction notes the record's sequence.
 
-use std::sync::Arc;
-
 use tarn_dataset::contents::VOLUME_DATA;
-use tarn_object::{AssignError, Object, ObjectError, OpenTx, TxEstimate};
+use tarn_object::{AssignError, ObjectError, OpenTx, TxEstimate};
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::intent_log::{LogRecord, LoggedChange, LoggedWrite};
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
-use tarn_zil::{IntentLog, Refusal, Replay, WrittenData};
+use tarn_zil::{Refusal, Replay, WrittenData};
+
+use crate::discard::BLOCKS_PER_TX;
+use crate::volume::Volume;
 
 /// About what is written beside the data.
 const OVERHEAD_BYTES: u64 = 16 << 10;
-
-/// How many blocks are freed in one transaction.
-const BLOCKS_PER_TX: u64 = 1 << 16;
 
 /// Why a record cannot be applied.
 #[derive(Debug, thiserror::Error)]
@@ -43,32 +41,20 @@ pub enum RecordError {
     Nonsense(&'static str),
 }
 
-/// A volume that is open for writing.
-pub struct Volume {
-    data: Arc<Object>,
-    size_bytes: u64,
-    log: Arc<IntentLog>,
-}
-
 impl Volume {
-    /// The volume of this size whose log this is.
-    ///
-    /// # Errors
-    /// When it has no data object, or that cannot be read.
-    pub fn open(
-        log: Arc<IntentLog>,
-        size_bytes: u64,
+    fn begin_replay(
+        &self,
+        estimate: TxEstimate,
         operation: &Operation,
-    ) -> Result<Volume, ObjectError> {
-        Ok(Volume {
-            data: log.set().object(VOLUME_DATA, operation)?,
-            size_bytes,
-            log,
-        })
+    ) -> Result<OpenTx, RecordError> {
+        Ok(self.set.env().txgs.assign(&estimate, operation)?)
     }
 
-    fn begin(&self, estimate: TxEstimate, operation: &Operation) -> Result<OpenTx, RecordError> {
-        Ok(self.log.set().env().txgs.assign(&estimate, operation)?)
+    /// The record that is being replayed is applied by this transaction.
+    fn note_replayed(&self, tx: &OpenTx) {
+        let log = self.log.as_ref();
+        let is_noted = log.is_some_and(|log| log.note_replayed(tx));
+        debug_assert!(is_noted, "a volume without a log has nothing to replay");
     }
 
     #[doc(alias = "zvol_replay_write")]
@@ -80,16 +66,16 @@ impl Volume {
     ) -> Result<(), RecordError> {
         check(write.object, write.offset, write.length)?;
         let (offset, bytes) = data.map_or((0, &[][..]), |data| (data.offset, &data.bytes[..]));
-        let room = self.size_bytes.saturating_sub(offset);
+        let room = self.size_bytes().saturating_sub(offset);
         let bytes = &bytes[..bytes.len().min(narrow(room))];
         let estimate = TxEstimate::writing(widen(bytes.len()) + OVERHEAD_BYTES);
         let length = widen(bytes.len());
         let _prepared = self.data.prepare_write(offset, length, operation)?;
-        let tx = self.begin(estimate, operation)?;
+        let tx = self.begin_replay(estimate, operation)?;
         if !bytes.is_empty() {
             self.data.write(&tx, offset, bytes, operation)?;
         }
-        self.log.note_replayed(&tx);
+        self.note_replayed(&tx);
         Ok(())
     }
 
@@ -101,17 +87,17 @@ impl Volume {
         length: u64,
         operation: &Operation,
     ) -> Result<(), RecordError> {
-        let end = offset.saturating_add(length).min(self.size_bytes);
+        let end = offset.saturating_add(length).min(self.size_bytes());
         let piece = BLOCKS_PER_TX.saturating_mul(self.data.block_size().get());
         let mut at = offset.min(end);
         loop {
             let part = piece.min(end - at);
             let _prepared = self.data.prepare_free(at, part, operation)?;
-            let tx = self.begin(TxEstimate::freeing(part), operation)?;
+            let tx = self.begin_replay(TxEstimate::freeing(part), operation)?;
             self.data.free_range(&tx, at, part, operation)?;
             at += part;
             if at == end {
-                self.log.note_replayed(&tx);
+                self.note_replayed(&tx);
                 return Ok(());
             }
         }

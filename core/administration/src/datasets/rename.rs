@@ -213,6 +213,7 @@ fn rename_served(open: &OpenPool, from: &str, to: &str) {
         }
     }
     drop(mounts);
+    open.served_volumes.rename(from, to);
     for tree in open.served_files.held_for(HoldPurpose::Export) {
         if let Some(new) = tree.name().and_then(|name| renamed(&name)) {
             tree.rename(&new);

@@ -58,9 +58,13 @@ impl Administrator {
         };
         let command = self.command_record(call);
         let renamed = open.pool.run_command(task, command, operation);
-        renamed
-            .map(|()| Done {})
-            .map_err(|error| refusal(request, error))
+        renamed.map_err(|error| refusal(request, error))?;
+        let new = to.tail().unwrap_or_default();
+        for head in &heads {
+            let names = (format!("{head}@{short}"), format!("{head}@{new}"));
+            open.served_volumes.rename(&names.0, &names.1);
+        }
+        Ok(Done {})
     }
 }
 

@@ -260,7 +260,7 @@ fn set_size(
     let head = view.directory(name).and_then(|directory| directory.head());
     let head = head.map_err(|error| cannot_open(name, &error))?;
     let id = head.map(|head| head.id()).unwrap_or_default();
-    if namespace.is_in_use(id) {
+    if open.is_in_other_use(id) {
         let (action, reason) = (cannot_set(name), "dataset is busy");
         return Err(Refusal::new(RefusalKind::Busy, action, reason));
     }
@@ -288,10 +288,11 @@ fn set_size(
     if let Some(reserved) = reserved.filter(|reserved| *reserved > now) {
         reserve(reserved)?;
     }
-    volume_size::set_volume_size(view, name, &set, bytes).map_err(|error| match error {
-        VolumeSizeError::Refused(refusal) => refused(refusal),
-        other => Refusal::new(RefusalKind::Device, cannot_set(name), other.to_string()),
-    })?;
+    open.resize_volume(view, name, &set, bytes)
+        .map_err(|error| match error {
+            VolumeSizeError::Refused(refusal) => refused(refusal),
+            other => Refusal::new(RefusalKind::Device, cannot_set(name), other.to_string()),
+        })?;
     match reserved.filter(|reserved| *reserved < now) {
         Some(reserved) => reserve(reserved),
         None => Ok(()),

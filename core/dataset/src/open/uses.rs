@@ -60,6 +60,11 @@ impl Uses {
         }
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self, dataset: ObjectId) -> usize {
+        self.0.lock().uses.get(&dataset).copied().unwrap_or(0)
+    }
+
     /// Whether there is any.
     pub(crate) fn has(&self, dataset: ObjectId) -> bool {
         self.0.lock().uses.contains_key(&dataset)

@@ -442,7 +442,7 @@ impl Engine {
         operation: &Operation,
     ) {
         let discards_logs = discards_logs(&options.mount_options);
-        let not_replayed = volumes::replay_logs(open, discards_logs, operation);
+        let not_replayed = volumes::replay::replay_logs(open, discards_logs, operation);
         imported.warnings.extend(not_replayed);
         if !options.mounts {
             return;

@@ -180,6 +180,7 @@ impl Engine {
         }
         if extent != Extent::Here {
             refuse_exported(open, followers)?;
+            self.close_left_volumes(open)?;
         }
         let unmounted = self.unmount_these(open, going, extent.ending());
         let unmounted = unmounted.and_then(|in_use| match in_use.first() {
@@ -305,6 +306,7 @@ impl Engine {
         };
         self.refresh_all(open, mounts, operation)
             .and(self.refresh_exported(open, name, operation))
+            .and(self.refresh_volumes(open, name, operation))
     }
 
     /// A dataset was moved in the tree of names, or received other properties: the inherited
@@ -318,6 +320,7 @@ impl Engine {
         let mounts = open.mounts.lock().at_and_below(name);
         self.refresh_all(open, mounts, operation)
             .and(self.refresh_exported(open, name, operation))
+            .and(self.refresh_volumes(open, name, operation))
     }
 
     /// Sets the properties of file systems, at and below a dataset, that are served and not

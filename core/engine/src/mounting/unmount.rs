@@ -126,6 +126,10 @@ impl Engine {
             let name = tree.name().unwrap_or("a snapshot".to_string());
             return Err(refusal.with_hint(format!("'{name}' is exported")));
         }
+        if let Some(name) = open.served_volumes.first_name().filter(|_| !force) {
+            let refusal = Refusal::new(RefusalKind::Busy, action(), POOL_IS_BUSY);
+            return Err(refusal.with_hint(format!("the volume '{name}' is served")));
+        }
         open.look_for_mounts();
         let ending = match force {
             true => Ending::Everywhere,
@@ -137,7 +141,10 @@ impl Engine {
                 let refusal = Refusal::new(RefusalKind::Busy, action(), POOL_IS_BUSY);
                 Err(refusal.with_hint(still_in_use(name)))
             }
-            None => Ok(()),
+            None => {
+                open.served_volumes.end_all();
+                Ok(())
+            }
         }
     }
 
@@ -145,6 +152,7 @@ impl Engine {
     /// one is returned as a refusal. A mount that cannot be unmounted in order does not affect the
     /// others, unless the pool does not answer: then none is waited for any more.
     pub(crate) fn unmount_pool_or_abandon(&self, open: &Arc<OpenPool>) -> Result<(), Refusal> {
+        open.served_volumes.end_all();
         open.look_for_mounts();
         let mut left = open.all_served();
         left.sort_by(|(_, one), (_, other)| other.place.cmp(&one.place));

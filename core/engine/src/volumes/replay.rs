@@ -1,10 +1,12 @@
-//! Volumes: their intent logs are replayed when the pool is imported.
+//! The intent logs of volumes are replayed when the pool is imported.
 //!
 //! Mounting a file system replays its intent log. A volume is not mounted, so the import replays
 //! its log.
 
+use super::open::open_head;
 use crate::engine::OpenPool;
 use crate::tree::TreeError;
+use std::sync::Arc;
 use tarn_dataset::contents::{self, Contents, VolumeFacts};
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::intent_log::ForgetLog;
@@ -12,8 +14,7 @@ use tarn_dataset::namespace::View;
 use tarn_ondisk::units::ObjectId;
 use tarn_pool::{Mode, Pool};
 use tarn_probe::Operation;
-use tarn_zil::Durability;
-use tarn_zvol::Volume;
+use tarn_zvol::VolumeProperties;
 
 /// A volume with a claimed intent log.
 struct Logged {
@@ -86,14 +87,7 @@ fn logged_volume(view: View<'_>, name: &str) -> Result<Option<Logged>, DatasetEr
     })
 }
 
-fn replay(pool: &Pool, volume: &Logged, operation: &Operation) -> Result<(), TreeError> {
-    let head = volume.head;
-    let set = pool.namespace().head_set(head, operation)?;
-    let log = pool.namespace().open_log(&set, Durability::ByLog);
-    let data = Volume::open(log.clone(), volume.facts.size_bytes, operation)?;
-    tarn_zil::replay(&log, &data, operation).map_err(|error| TreeError {
-        why: error.to_string(),
-        is_log: true,
-    })?;
-    Ok(pool.run(ForgetLog { head }, operation)?)
+fn replay(pool: &Arc<Pool>, volume: &Logged, operation: &Operation) -> Result<(), TreeError> {
+    let properties = VolumeProperties::default();
+    open_head(pool, volume.head, volume.facts, properties, operation).map(drop)
 }

@@ -1,0 +1,253 @@
+//! Volumes that front ends hold: one state for all holders, busy for what would destroy it, and
+//! watchers that hear what commands change.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+use support::{Bench, call, owned};
+use tarn_administration::administration::Administration;
+use tarn_administration::messages::Refusal;
+use tarn_administration::messages::dataset::{Create, Rollback, Snapshot};
+use tarn_administration::messages::pool::Export;
+use tarn_engine::volumes::{
+    Durable, HeldVolume, NewContents, Operation, VolumeAccess, VolumeError, VolumeWatcher,
+};
+
+const SIZE: u64 = 4 << 20;
+
+/// `tank/v`, a volume with a snapshot `tank/v@s` of before it was written.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    let request = Create {
+        name: "tank/v".to_string(),
+        volume_bytes: Some(SIZE),
+        properties: owned(&[("volblocksize", "8K")]),
+        sparse: true,
+        ..Create::default()
+    };
+    let administrator = &bench.administrator;
+    administrator.dataset_create(&call(""), request).unwrap();
+    let request = Snapshot {
+        names: vec!["tank/v@s".to_string()],
+        ..Snapshot::default()
+    };
+    administrator.dataset_snapshot(&call(""), request).unwrap();
+    bench
+}
+
+fn hold_as(bench: &Bench, name: &str, access: VolumeAccess) -> Result<Arc<HeldVolume>, Refusal> {
+    let operation = Operation::unmeasured();
+    bench.engine.hold_volume(name, access, &operation)
+}
+
+fn hold(bench: &Bench, name: &str) -> Arc<HeldVolume> {
+    hold_as(bench, name, VolumeAccess::ReadWrite).unwrap()
+}
+
+fn write(held: &HeldVolume, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
+    let contents = NewContents::Bytes(bytes);
+    held.write(offset, contents, Durable::Now, &Operation::unmeasured())
+}
+
+fn read(held: &HeldVolume, offset: u64, length: usize) -> Vec<u8> {
+    let read = held.read(offset, length, &Operation::unmeasured());
+    read.unwrap().to_vec()
+}
+
+fn export(bench: &Bench, force: bool) -> Result<(), Refusal> {
+    let request = Export {
+        name: "tank".to_string(),
+        force,
+    };
+    let done = bench.administrator.pool_export(&call(""), request);
+    done.map(drop)
+}
+
+/// Writes down what it hears.
+#[derive(Default)]
+struct Diary(Mutex<Vec<String>>);
+
+impl Diary {
+    fn note(&self, what: String) {
+        self.0.lock().unwrap().push(what);
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl VolumeWatcher for Diary {
+    fn size_changed(&self, size_bytes: u64) {
+        self.note(format!("size {size_bytes}"));
+    }
+
+    fn read_only_changed(&self, is_read_only: bool) {
+        self.note(format!("read-only {is_read_only}"));
+    }
+
+    fn renamed(&self, name: &str) {
+        self.note(format!("name {name}"));
+    }
+
+    fn ended(&self) {
+        self.note("end".to_string());
+    }
+}
+
+#[test]
+fn holders_share_a_volume_which_is_as_they_left_it_when_it_is_opened_again() {
+    let bench = bench();
+    let (one, two) = (hold(&bench, "tank/v"), hold(&bench, "tank/v"));
+    assert_eq!((one.size_bytes(), one.block_size()), (SIZE, 8192));
+    write(&one, 5000, &[7; 10_000]).unwrap();
+    assert_eq!(read(&two, 5000, 10_000), [7; 10_000]);
+    bench.engine.release_volume(&one).unwrap();
+    bench.engine.release_volume(&two).unwrap();
+    let again = hold_as(&bench, "tank/v", VolumeAccess::ReadOnly).unwrap();
+    assert_eq!(read(&again, 5000, 10_000), [7; 10_000]);
+    assert_eq!(again.guid(), one.guid());
+    let refused = write(&again, 0, &[1]).unwrap_err();
+    assert!(matches!(refused, VolumeError::ReadOnly), "{refused}");
+}
+
+#[test]
+fn a_snapshot_is_held_read_only_and_has_what_was_there_when_it_was_taken() {
+    let bench = bench();
+    let volume = hold(&bench, "tank/v");
+    write(&volume, 0, &[7; 100]).unwrap();
+    let snapshot = hold(&bench, "tank/v@s");
+    assert!(snapshot.is_read_only() && !volume.is_read_only());
+    assert_eq!(read(&snapshot, 0, 100), [0; 100]);
+    assert!(write(&snapshot, 0, &[1]).is_err());
+    let refused = bench.destroy("tank/v@s", false).unwrap_err().to_string();
+    assert_eq!(refused, "cannot destroy snapshot tank/v@s: dataset is busy");
+    bench.engine.release_volume(&snapshot).unwrap();
+    bench.destroy("tank/v@s", false).unwrap();
+}
+
+#[test]
+fn a_held_volume_is_busy_for_destroy_rollback_and_export_until_it_is_released() {
+    let bench = bench();
+    let held = hold(&bench, "tank/v");
+    write(&held, 0, &[7; 100]).unwrap();
+    let roll_back = || {
+        let request = Rollback {
+            name: "tank/v@s".to_string(),
+            ..Rollback::default()
+        };
+        bench.administrator.dataset_rollback(&call(""), request)
+    };
+    let refused = bench.destroy("tank/v", true).unwrap_err().to_string();
+    assert_eq!(refused, "cannot destroy 'tank/v': dataset is busy");
+    let refused = roll_back().unwrap_err().to_string();
+    assert_eq!(refused, "cannot rollback 'tank/v': dataset is busy");
+    let refused = export(&bench, false).unwrap_err().to_string();
+    let expected = "cannot export 'tank': pool is busy\nthe volume 'tank/v' is served";
+    assert_eq!(refused, expected);
+    bench.engine.release_volume(&held).unwrap();
+    roll_back().unwrap();
+    let held = hold(&bench, "tank/v");
+    assert_eq!(read(&held, 0, 100), [0; 100]);
+    // A hold that is only dropped does not keep it.
+    write(&held, 0, &[7; 100]).unwrap();
+    drop(held);
+    roll_back().unwrap();
+    assert_eq!(read(&hold(&bench, "tank/v"), 0, 100), [0; 100]);
+    bench.destroy("tank/v", true).unwrap();
+}
+
+#[test]
+fn watchers_hear_of_sizes_properties_names_and_of_the_end() {
+    let bench = bench();
+    let held = hold(&bench, "tank/v");
+    let diary = Arc::new(Diary::default());
+    held.watch(diary.clone());
+    write(&held, SIZE - 8192, &[7; 8192]).unwrap();
+    bench.set("tank/v", &[("volsize", "2M")]).unwrap();
+    assert_eq!(diary.take(), ["size 2097152"]);
+    let refused = write(&held, SIZE - 8192, &[7; 8192]).unwrap_err();
+    assert!(matches!(refused, VolumeError::OutOfRange { .. }));
+    bench.set("tank/v", &[("volsize", "4M")]).unwrap();
+    assert_eq!(diary.take(), ["size 4194304"]);
+    let grown = read(&held, SIZE - 8192, 8192);
+    assert_eq!(grown, [0; 8192], "what was cut off stays away");
+    bench.set("tank", &[("readonly", "on")]).unwrap();
+    assert_eq!(diary.take(), ["read-only true"]);
+    assert!(matches!(
+        write(&held, 0, &[1]).unwrap_err(),
+        VolumeError::ReadOnly
+    ));
+    bench.set("tank", &[("readonly", "off")]).unwrap();
+    write(&held, 0, &[1]).unwrap();
+    bench.rename("tank/v", "tank/w").unwrap();
+    assert_eq!(diary.take(), ["read-only false", "name tank/w"]);
+    assert_eq!(held.name(), "tank/w");
+    export(&bench, true).unwrap();
+    assert_eq!(diary.take(), ["end"]);
+    let operation = Operation::unmeasured();
+    let gone = held.read(0, 512, &operation).unwrap_err();
+    assert!(matches!(gone, VolumeError::Gone), "{gone}");
+    assert!(matches!(
+        held.flush(&operation).unwrap_err(),
+        VolumeError::Gone
+    ));
+    bench.engine.release_volume(&held).unwrap();
+}
+
+#[test]
+fn what_is_served_and_listed_follows_volmode_and_snapdev() {
+    let bench = bench();
+    let names = || {
+        let listed = bench.engine.list_volumes(&Operation::unmeasured());
+        let listed = listed.unwrap().into_iter();
+        listed.map(|one| one.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(), ["tank/v"]);
+    bench.set("tank/v", &[("snapdev", "visible")]).unwrap();
+    assert_eq!(names(), ["tank/v", "tank/v@s"]);
+    bench.set("tank", &[("volmode", "none")]).unwrap();
+    assert_eq!(names(), [""; 0]);
+    let refused = hold_as(&bench, "tank/v", VolumeAccess::ReadWrite).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .starts_with("cannot open 'tank/v': volmode=none\n")
+    );
+    let refused = hold_as(&bench, "tank", VolumeAccess::ReadWrite).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "cannot open 'tank': operation not applicable to datasets of this type"
+    );
+}
+
+#[test]
+fn a_full_pool_refuses_writes_and_frees_by_discards() {
+    let bench = bench();
+    let bytes: Vec<u8> = (0..1_u32 << 18)
+        .flat_map(|at| at.wrapping_mul(0x9e37_79b9).to_le_bytes())
+        .collect();
+    bench
+        .set("tank/v", &[("volsize", "1G"), ("compression", "off")])
+        .unwrap();
+    let held = hold(&bench, "tank/v");
+    let operation = Operation::unmeasured();
+    let part = u64::try_from(bytes.len()).unwrap();
+    let full = (0..1024).find_map(|number| {
+        let contents = NewContents::Bytes(&bytes);
+        let written = held.write(number * part, contents, Durable::Later, &operation);
+        written.err().map(|error| (number, error))
+    });
+    let (written, error) = full.unwrap();
+    assert!(matches!(error, VolumeError::NoSpace), "{error}");
+    assert!(written > 40, "{written} MiB are written");
+    held.discard(0, 16 * part, Durable::Now, &operation)
+        .unwrap();
+    bench.sync();
+    assert_eq!(read(&held, 0, 4096), [0; 4096]);
+    let allocated = held.allocated(0, 32 * part, &operation).unwrap();
+    assert_eq!(allocated, [(16 * part, false), (16 * part, true)]);
+    bench.sync();
+    bench.sync();
+    write(&held, 0, &bytes).unwrap();
+}

@@ -1,0 +1,22 @@
+//! Volumes, for front ends that serve them as block devices.
+//!
+//! A front end [holds](crate::engine::Engine::hold_volume) a volume or a snapshot of one, and calls
+//! the operations of [`HeldVolume`] directly, in its own threads, with an [`Operation`] that it
+//! began when the request came in. All holders of a volume share one state in memory, so what one
+//! writes the others read. A held volume cannot be destroyed, rolled back or received into, and its
+//! pool is exported only by force; then the volume ends, and its watchers hear of it.
+//!
+//! [`Engine::list_volumes`](crate::engine::Engine::list_volumes) says which volumes there are to
+//! serve, by `volmode` and `snapdev`.
+
+mod hold;
+mod list;
+mod open;
+pub(crate) mod replay;
+pub(crate) mod resize;
+pub(crate) mod served;
+
+pub use crate::files::{NewContents, Operation, OperationKind, Outcome, Protocol, ReadData, Who};
+pub use list::ListedVolume;
+pub use served::{HeldVolume, ServedVolumes, VolumeAccess, VolumeWatcher};
+pub use tarn_zvol::{Durable, VolumeError};
