@@ -1,5 +1,5 @@
-//! The administrator's file systems as they are by what has returned, and which of them may be found
-//! after a power cut.
+//! The administrator's file systems as the commands that have returned leave them, and which states
+//! may be found after a power cut.
 
 use std::collections::BTreeMap;
 
