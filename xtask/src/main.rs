@@ -17,6 +17,7 @@ mod golden_status;
 mod golden_streams;
 mod hostile;
 mod oracle;
+mod package;
 mod scale;
 mod sim;
 mod streams;
@@ -64,6 +65,8 @@ enum Task {
     Oracle(oracle::Arguments),
     /// Suites of others, and crashes, on a mount
     Conformance(conformance::Arguments),
+    /// Make a Debian package of the programs, with units for systemd, man pages and completions
+    Package(package::Arguments),
     /// Run one of OpenZFS's own programs, unpacked and not installed
     #[command(disable_help_flag = true)]
     Openzfs {
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Task::Sim(arguments) => sim::sim(&arguments),
         Task::Oracle(arguments) => oracle::oracle(&arguments),
         Task::Conformance(arguments) => conformance::conformance(&arguments),
+        Task::Package(arguments) => package::package(&arguments),
         Task::Openzfs { program, arguments } => openzfs(&program, &arguments),
     };
     match outcome {

@@ -118,12 +118,15 @@ mod tests {
     use super::*;
 
     /// For servers; see `docs/man/tarnd.8.md`.
-    const UNIT: &str = include_str!("../tarnd.service");
+    const UNIT: &str = include_str!("../system/tarnd.service");
 
     #[test]
     fn the_unit_starts_it_with_arguments_it_takes() {
         let value = |name: &str| UNIT.lines().find_map(|line| line.strip_prefix(name));
         let command = value("ExecStart=").expect("a command");
+        // Options are those of a file that an administrator may edit.
+        assert!(command.ends_with(" $TARND_OPTIONS"), "{command}");
+        let command = command.trim_end_matches(" $TARND_OPTIONS");
         let arguments = Arguments::try_parse_from(command.split_whitespace()).unwrap();
         // The unit waits for the first process, which does not exist in the foreground.
         assert_eq!(value("Type="), Some("forking"));

@@ -6,6 +6,11 @@
 //! the daemon running when it gets the lock. The same file takes what the daemon says on standard
 //! error before it has a log.
 //!
+//! Where the machine was booted by systemd and has the unit `tarnd.service`, root's own instance is
+//! started by its unit: a daemon that a command started would belong to the session or service of
+//! that command, and end with it. Options of `tarn start` are no options of the unit, so with them
+//! the daemon is started directly.
+//!
 //! Whether a daemon lives is told by the lock that it holds on [`Instance::lock`] for its whole
 //! life; the file has its process id. A socket alone proves nothing: a killed daemon leaves one
 //! behind.
@@ -136,7 +141,7 @@ pub fn start(
     }
     let child = match process(instance) {
         Some(_) => None,
-        None => Some(door.spawn(arguments, started_by)?),
+        None => Some(door.spawn(instance, arguments, started_by)?),
     };
     let is_new = child.is_some();
     await_answer(instance, &door, child)?;
@@ -278,8 +283,13 @@ impl Door {
         Ok(Door { path, file })
     }
 
-    /// Starts the program: the one beside this one, or the first in `PATH`.
-    fn spawn(&self, arguments: &[String], started_by: StartedBy) -> Result<Child, DaemonError> {
+    /// Starts the daemon: its unit, or the program beside this one, or the first in `PATH`.
+    fn spawn(
+        &self,
+        instance: &Instance,
+        arguments: &[String],
+        started_by: StartedBy,
+    ) -> Result<Child, DaemonError> {
         let by_command = (started_by == StartedBy::Command).then_some("--by-command");
         let failed = |cause| DaemonError::File {
             path: self.path.clone(),
@@ -292,10 +302,16 @@ impl Door {
             .append(true)
             .open(&self.path)
             .map_err(failed)?;
-        let program = program();
-        Command::new(&program)
-            .args(arguments)
-            .args(by_command)
+        let (mut command, program) = match is_a_service(instance) && arguments.is_empty() {
+            true => by_systemd(),
+            false => {
+                let program = program();
+                let mut command = Command::new(&program);
+                command.args(arguments).args(by_command);
+                (command, program)
+            }
+        };
+        command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(words)
@@ -313,6 +329,39 @@ impl Door {
             said
         }
     }
+}
+
+/// The unit of root's own instance.
+const UNIT: &str = "tarnd.service";
+
+/// Where a unit is, in the order in which systemd looks.
+const UNIT_FOLDERS: [&str; 4] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+/// True when this instance is a service of the machine: it is root's own, systemd runs (its folder
+/// is there: sd_booted(3)), and has the unit. A link to `/dev/null` masks a unit.
+fn is_a_service(instance: &Instance) -> bool {
+    let unit = || {
+        UNIT_FOLDERS
+            .iter()
+            .map(|folder| Path::new(folder).join(UNIT))
+            .find(|path| std::fs::symlink_metadata(path).is_ok())
+    };
+    instance.is_of_the_system()
+        && Path::new("/run/systemd/system").is_dir()
+        && unit().is_some_and(|path| path.is_file())
+}
+
+/// The command that has systemd start the daemon, and waits until that has answered.
+fn by_systemd() -> (Command, PathBuf) {
+    let program = PathBuf::from("systemctl");
+    let mut command = Command::new(&program);
+    command.args(["--quiet", "--no-ask-password", "start", UNIT]);
+    (command, program)
 }
 
 /// The program to start.

@@ -8,6 +8,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// Where root's own instance has what a reboot clears.
+const SYSTEM_RUN: &str = "/run/tarn";
+
 /// The folders of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
@@ -65,12 +68,18 @@ impl Instance {
         if is_root {
             return Ok(Instance {
                 state: "/var/lib/tarn".into(),
-                run: "/run/tarn".into(),
+                run: SYSTEM_RUN.into(),
             });
         }
         let home = || set("HOME").map(|home| home.join(".local/state"));
         let folder = set("XDG_STATE_HOME").or_else(home).ok_or(NoPlace)?;
         Ok(Instance::at(&folder.join("tarn")))
+    }
+
+    /// True of root's own instance, which no `TARN_DIR` names: the one that a machine starts when
+    /// it boots.
+    pub fn is_of_the_system(&self) -> bool {
+        self.run == Path::new(SYSTEM_RUN)
     }
 
     /// The folder for files that are kept across reboots.
