@@ -149,14 +149,13 @@ impl Page {
         }
     }
 
-    /// A table whose last column takes the room that is left. All cells are text blocks: the first
-    /// columns get widths that leave that room.
+    /// A table whose columns behind the first share the room that is left.
     fn begin_table(&mut self, columns: usize) {
         self.columns = columns;
         if !self.is_list_of_terms() {
             self.macro_line(".PP\n.TS");
-            let formats = "lw(16n) ".repeat(columns.saturating_sub(1));
-            let _ = writeln!(self.text, "{formats}lx.");
+            let others = " lx".repeat(columns.saturating_sub(1));
+            let _ = writeln!(self.text, "lw(16n){others}.");
         }
     }
 
@@ -285,7 +284,7 @@ mod tests {
         let text = body("# a(8)\n\n| file | | |\n|---|---|---|\n| `a` | b | |\n");
         assert_eq!(
             text,
-            ".PP\n.TS\nlw(16n) lw(16n) lx.\nT{\n\\fBa\\fR\nT}\tT{\nb\nT}\tT{\nT}\n.TE\n"
+            ".PP\n.TS\nlw(16n) lx lx.\nT{\n\\fBa\\fR\nT}\tT{\nb\nT}\tT{\nT}\n.TE\n"
         );
     }
 
