@@ -7,6 +7,7 @@ use tarn_ondisk::declare::Corrupt;
 use tarn_ondisk::units::{Level, LogicalSize, PhysicalSize, Txg};
 use tarn_space::{FreeError, NoSpace};
 use tarn_transform::DecompressError;
+use tarn_vdev::reports::{CHECKSUM_ERROR, IO_ERROR};
 use tarn_vdev::{VdevReadError, VdevWriteError};
 
 /// The address of a block, in the form of `zdb -R`: `vdev:offset:size`.
@@ -158,6 +159,23 @@ pub enum ReadError {
         /// The number.
         code: u8,
     },
+}
+
+impl ReadError {
+    /// The error number of its event: that of wrong bytes, or that of input and output.
+    pub fn errno(&self) -> i32 {
+        let is_wrong = |copy: &CopyFailure| {
+            matches!(
+                copy.why,
+                CopyFailureReason::Vdev(VdevReadError::Checksum { .. })
+            )
+        };
+        match self {
+            ReadError::Unreadable { copies, .. } if copies.iter().any(is_wrong) => CHECKSUM_ERROR,
+            ReadError::GangMismatch { .. } => CHECKSUM_ERROR,
+            _ => IO_ERROR,
+        }
+    }
 }
 
 impl ReadError {

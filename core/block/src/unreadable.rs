@@ -1,9 +1,10 @@
-//! Blocks that readers could not read: for the pool's error log.
+//! Blocks that readers could not read: for the pool's error log, and for its events.
 //!
 //! # Mechanism
 //! A read that fails leaves where its block belongs and when the block was born. The pool takes
-//! that with the next txg. Reads of scans are left out, as a scan notes its errors itself, and so
-//! are prefetches and the search for the ends of intent logs.
+//! that with the next txg. The failure is also a report of the devices, which becomes an event at
+//! once. Reads of scans are left out, as a scan notes its errors itself, and so are prefetches and
+//! the search for the ends of intent logs.
 
 use crate::error::ReadError;
 use crate::io::{BlockIo, Repair};
@@ -59,10 +60,13 @@ impl BlockIo {
             error,
             ReadError::Encrypted { .. } | ReadError::Redacted { .. }
         );
-        let is_here = self.options.repair == Repair::Rewrite
-            && scope.kind != BlockKind::IntentLog
-            && self.is_settled(pointer, operation);
-        if is_logged && is_damage && is_here {
+        let is_here = scope.kind != BlockKind::IntentLog && self.is_settled(pointer, operation);
+        if !(is_logged && is_damage && is_here) {
+            return;
+        }
+        let vdevs = self.vdevs();
+        vdevs.report_unreadable(scope.mark, error.errno(), operation);
+        if self.options.repair == Repair::Rewrite {
             let mut noted = self.unreadable.0.lock();
             if noted.len() < COUNT_MAX {
                 noted.insert(scope.mark, pointer.logical_birth);

@@ -14,6 +14,9 @@
 //!
 //! Then [hot spares](crate::hot_spares) take their places.
 //!
+//! A device that does not answer at all is no matter of counting: the pool
+//! [probes](tarn_vdev::Probe) it and takes it out of use at once.
+//!
 //! Repetitions of one error do not become events, so ten errors are at ten places. `zpool clear`,
 //! and a device that is online again, begin the count anew.
 //!
@@ -59,7 +62,7 @@ impl Fault {
     fn of_class(class: &str) -> Option<Fault> {
         match class.strip_prefix("ereport.fs.zfs.")? {
             "checksum" => Some(Fault::Checksum),
-            "io" | "probe_failure" => Some(Fault::Io),
+            "io" => Some(Fault::Io),
             "delay" => Some(Fault::Slow),
             _ => None,
         }

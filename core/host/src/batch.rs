@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::background::{self, Pace};
 use crate::buffer::Buffer;
+use crate::clock;
 use crate::device::{Request, WriteData};
 use crate::error::{Action, DeviceError, Errno};
 use crate::lock::check_wait;
@@ -66,10 +67,16 @@ impl Batch {
 
     /// Waits until all is done. One completion a request, in their order.
     pub fn wait(self) -> Vec<Completion> {
+        self.wait_calling(Lateness::NEVER, &mut |_| {})
+    }
+
+    /// The same. While the batch is late, `late` is called with how long the thread has waited, in
+    /// nanoseconds.
+    pub fn wait_calling(self, lateness: Lateness, late: &mut dyn FnMut(u64)) -> Vec<Completion> {
         check_wait("a device");
         match self.0 {
-            Kind::UnderWay(state) => state.wait(),
-            Kind::Simulated(batch) => batch.wait(),
+            Kind::UnderWay(state) => state.wait(lateness, late),
+            Kind::Simulated(batch) => batch.wait(lateness, late),
             Kind::Refused(errors) => {
                 let refused = |error| Completion {
                     result: Err(error),
@@ -77,6 +84,34 @@ impl Batch {
                     service_ns: 0,
                 };
                 errors.into_iter().map(refused).collect()
+            }
+        }
+    }
+}
+
+/// When a batch is late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lateness {
+    /// After so long, in nanoseconds,
+    pub first_ns: u64,
+    /// and again each time when so much more has passed.
+    pub again_ns: u64,
+}
+
+impl Lateness {
+    /// No batch is late.
+    pub const NEVER: Lateness = Lateness {
+        first_ns: u64::MAX,
+        again_ns: u64::MAX,
+    };
+
+    /// How long a thread waits until its batch is late once more, if it has waited so long.
+    pub(crate) fn next_ns(self, waited_ns: u64) -> u64 {
+        match waited_ns.checked_sub(self.first_ns) {
+            None => self.first_ns,
+            Some(more_ns) => {
+                let times = more_ns / self.again_ns.max(1) + 1;
+                (self.again_ns.max(1).saturating_mul(times)).saturating_add(self.first_ns)
             }
         }
     }
@@ -196,14 +231,22 @@ impl BatchState {
         slot.error.get_or_insert(error);
     }
 
-    fn wait(&self) -> Vec<Completion> {
+    fn wait(&self, lateness: Lateness, late: &mut dyn FnMut(u64)) -> Vec<Completion> {
         let mut work = self.work.lock();
         if work.jobs_left > 0 {
             about_to_wait();
         }
+        let mut late_ns = lateness.first_ns;
         while work.jobs_left > 0 {
-            let is_late = self.done.wait_for(&mut work, LOOK_INTERVAL).timed_out();
-            if is_late && work.jobs_left > 0 && self.given_up.load(Ordering::Acquire) {
+            let has_looked = self.done.wait_for(&mut work, LOOK_INTERVAL).timed_out();
+            if !has_looked || work.jobs_left == 0 {
+                continue;
+            }
+            let waited_ns = clock::real_monotonic_ns().saturating_sub(self.submitted_ns);
+            if waited_ns >= late_ns {
+                late_ns = lateness.next_ns(waited_ns);
+                MutexGuard::unlocked(&mut work, || late(waited_ns));
+            } else if self.given_up.load(Ordering::Acquire) {
                 // The memory stays: jobs lead into it.
                 let given_up = |slot: &Slot| Completion {
                     result: Err(slot.given_up(&self.path)),
@@ -401,5 +444,22 @@ impl Job {
     /// The job has ended; its memory is no longer touched.
     pub(crate) fn end(self, times: Times, failure: Option<Failure>) {
         self.batch.job_done(&self.segments, times, failure.as_ref());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_late_once_and_then_at_each_interval() {
+        let lateness = Lateness {
+            first_ns: 300,
+            again_ns: 60,
+        };
+        let next = |waited_ns| lateness.next_ns(waited_ns);
+        assert_eq!([next(0), next(299)], [300, 300]);
+        assert_eq!([next(300), next(359), next(360)], [360, 360, 420]);
+        assert_eq!(Lateness::NEVER.next_ns(u64::MAX - 1), u64::MAX);
     }
 }

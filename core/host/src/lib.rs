@@ -60,7 +60,7 @@ mod waiting;
 mod write_turns;
 
 pub use accounts::{AccountKind, account_name, find_account};
-pub use batch::{Batch, Completion};
+pub use batch::{Batch, Completion, Lateness};
 pub use buffer::Buffer;
 pub use clock::{UnixTime, lease_clock_ns, monotonic_ns};
 pub use compute::Compute;

@@ -46,6 +46,7 @@ mod mos_writer;
 pub mod multihost;
 mod offline;
 pub mod pool;
+mod probed_devices;
 mod probes;
 pub mod properties;
 pub mod rebuild;

@@ -14,6 +14,7 @@ use crate::job_queue::Jobs;
 use crate::leaver::Leaver;
 use crate::log_holds::LogHolds;
 use crate::multihost::heartbeat::Heartbeats;
+use crate::probed_devices::Probed;
 use crate::probes::Probes;
 use crate::rebuild::state::Rebuilds;
 use crate::scan::state::Scans;
@@ -119,6 +120,7 @@ pub struct Pool {
     pub(crate) fails_writers: AtomicBool,
     pub(crate) probes: Probes,
     pub(crate) events: PoolEvents,
+    pub(crate) probed: Probed,
     pub(crate) works: Works,
     /// Set by properties of vdevs.
     pub(crate) thresholds: Thresholds,
@@ -192,6 +194,7 @@ impl Pool {
             fails_writers: AtomicBool::new(false),
             probes,
             events: PoolEvents::new(),
+            probed: Probed::new(),
             works: Works::new(),
             thresholds: Thresholds::new(),
             autotrim: Autotrim::new(),

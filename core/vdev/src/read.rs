@@ -396,6 +396,7 @@ impl OneRead<'_> {
             priority: queue::read_class(self.operation),
             offset,
             bytes,
+            begun_ns: self.operation.started_ns(),
         });
     }
 

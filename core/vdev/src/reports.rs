@@ -1,4 +1,5 @@
-//! Reports: what devices did wrong, and changes of their states, for the layer above.
+//! Reports: what devices did wrong, changes of their states, and blocks that could not be read, for
+//! the layer above.
 //!
 //! # Mechanism
 //! A tree has one bounded queue of reports. A leaf posts to it where an error is counted or its
@@ -15,6 +16,7 @@ use crate::ranks;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tarn_host::lock::{Condvar, Mutex};
+use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::units::Guid;
 use tarn_probe::{IoKind, IoPriority};
 
@@ -23,12 +25,15 @@ use tarn_probe::{IoKind, IoPriority};
 pub const WAITING_MAX: usize = 512;
 
 /// The system's number of an input/output error (`EIO`), for failures that have none.
-const IO_ERROR: i32 = 5;
+pub const IO_ERROR: i32 = 5;
+
+/// `ECKSUM`: the error number of wrong bytes (`EBADE` on Linux).
+pub const CHECKSUM_ERROR: i32 = 52;
 
 /// One report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The device.
+    /// The device. Zero for a block that could not be read from any.
     pub vdev: Guid,
     /// What happened.
     pub what: ReportKind,
@@ -56,6 +61,20 @@ pub enum ReportKind {
         /// How long the device took, in nanoseconds.
         device_ns: u64,
     },
+    /// A read or write has waited long for the device, which has not answered yet.
+    Hung {
+        /// The request.
+        request: ReportedIo,
+        /// How long it has waited, in nanoseconds.
+        waited_ns: u64,
+    },
+    /// After an error, the device could not be read where its labels are, or not be written there.
+    ProbeFailure {
+        /// The state of the device then.
+        before: VdevState,
+    },
+    /// A block could not be read from any device.
+    Unreadable(UnreadableBlock),
     /// The state of the device has changed.
     State {
         /// Before.
@@ -78,6 +97,21 @@ pub struct ReportedIo {
     pub offset: u64,
     /// How many bytes.
     pub bytes: u64,
+    /// When the operation began, in nanoseconds: errors of one operation have one cause.
+    pub begun_ns: u64,
+}
+
+/// A block that could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnreadableBlock {
+    /// Its object set, object, level and number.
+    pub mark: TraversalMark,
+    /// [`CHECKSUM_ERROR`] or [`IO_ERROR`].
+    pub errno: i32,
+    /// The class of the read.
+    pub priority: IoPriority,
+    /// When the operation began, in nanoseconds.
+    pub begun_ns: u64,
 }
 
 /// Reports that were taken.

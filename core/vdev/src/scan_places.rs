@@ -152,6 +152,7 @@ impl VdevTree {
                     rows: &plan.rows,
                     request,
                     index,
+                    begun_ns: operation.started_ns(),
                 };
                 one.judge(parts.collect(), &mut repairs)
             });
@@ -313,6 +314,8 @@ struct OneScrub<'a> {
     rows: &'a [Row],
     request: &'a ScanRequest<'a>,
     index: usize,
+    /// When the operation began.
+    begun_ns: u64,
 }
 
 impl OneScrub<'_> {
@@ -475,6 +478,7 @@ impl OneScrub<'_> {
                 priority: IoPriority::Scrub,
                 offset: column_offset(column),
                 bytes: widen(column.size),
+                begun_ns: self.begun_ns,
             });
         }
     }

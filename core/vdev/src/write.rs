@@ -333,6 +333,9 @@ impl VdevTree {
             let mut devices = Vec::new();
             for leaf in &top.leaves {
                 if let Some(Failed { failure, births }) = failed.remove(&leaf.guid) {
+                    if failure.is_answer() {
+                        let _ = leaf.probe();
+                    }
                     let standing = if failure.is_gone() {
                         Standing {
                             state: VdevState::Removed,

@@ -25,7 +25,7 @@ use super::disk_model::{ArmUse, Arms, DiskModel};
 use super::image::Image;
 use super::machine::{Machine, SimWrite};
 use super::random::Random;
-use crate::batch::{Batch, Completion};
+use crate::batch::{Batch, Completion, Lateness};
 use crate::buffer::Buffer;
 use crate::device::{Device, DeviceInfo, Request};
 use crate::error::{Action, DeviceError, Errno};
@@ -794,8 +794,23 @@ impl fmt::Debug for SimulatedBatch {
 
 impl SimulatedBatch {
     /// Waits, if the caller lives in virtual time.
-    pub(crate) fn wait(self) -> Vec<Completion> {
+    pub(crate) fn wait(self, lateness: Lateness, late: &mut dyn FnMut(u64)) -> Vec<Completion> {
         if let Some(me) = baton::current().filter(|me| me.is_of(&self.scheduler)) {
+            let began_ns = self.scheduler.now_ns();
+            let mut late_ns = began_ns.saturating_add(lateness.first_ns);
+            let mut look = |now_ns: u64| {
+                if now_ns >= late_ns {
+                    let waited_ns = now_ns - began_ns;
+                    late_ns = began_ns.saturating_add(lateness.next_ns(waited_ns));
+                    late(waited_ns);
+                }
+                late_ns
+            };
+            let mut next_ns = look(began_ns);
+            while next_ns < self.ready_ns {
+                me.sleep_until(next_ns, "a device");
+                next_ns = look(self.scheduler.now_ns());
+            }
             me.sleep_until(self.ready_ns, "a device");
             while self.disk.is_hung() {
                 if self.given_up.load(Ordering::Acquire) {
@@ -803,6 +818,7 @@ impl SimulatedBatch {
                 }
                 let later_ns = self.scheduler.now_ns() + LOOK_INTERVAL_NS;
                 me.sleep_until(later_ns, "a device that does not answer");
+                look(self.scheduler.now_ns());
             }
         }
         self.completions

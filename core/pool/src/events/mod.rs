@@ -16,6 +16,7 @@
 pub mod class;
 pub(crate) mod destination;
 mod of_devices;
+mod probe_devices;
 mod ring;
 
 pub use ring::{Event, EventRing, EventsAfter};
@@ -46,7 +47,7 @@ impl Pool {
     /// Posts an error of the whole pool, of the class `ereport.fs.zfs.NAME`.
     #[doc(alias = "zfs_ereport_post")]
     pub fn post_pool_error(&self, name: &str) {
-        self.post_list(self.error_list(name, Guid::ZERO));
+        self.post_list(self.error_list(name, Guid::ZERO, NO_OPERATION));
     }
 
     /// Posts a record of the history that tells of an internal event.
@@ -90,7 +91,7 @@ impl Pool {
 
     /// The beginning of an `ereport`: the values that all of them have.
     #[doc(alias = "zfs_ereport_start")]
-    fn error_list(&self, name: &str, vdev: Guid) -> NvList {
+    fn error_list(&self, name: &str, vdev: Guid, begun_ns: u64) -> NvList {
         let guid = self.facts().guid.get();
         let mut detector = NvList::new()
             .with("version", NvValue::Uint8(0))
@@ -105,7 +106,7 @@ impl Pool {
         };
         NvList::new()
             .with("class", format!("ereport.fs.zfs.{name}").as_str())
-            .with("ena", correlation_id())
+            .with("ena", correlation_id(begun_ns))
             .with("detector", detector)
             .with("pool", self.name())
             .with("pool_guid", guid)
@@ -188,11 +189,18 @@ pub const fn state_number(state: VdevState) -> u64 {
     }
 }
 
-/// A number that correlates the errors of one cause. Each error is taken for a cause of its own:
-/// format 1, the time above bit 20.
+/// The beginning of an operation, for errors of none.
+const NO_OPERATION: u64 = 0;
+
+/// A number that correlates the errors of one cause: those of one operation, which began at this
+/// time; an error of no operation is a cause of its own. Format 1, the time above bit 20.
 #[doc(alias = "fm_ena_generate")]
-fn correlation_id() -> u64 {
-    (tarn_host::monotonic_ns() << 20) | 1
+fn correlation_id(begun_ns: u64) -> u64 {
+    let time_ns = match begun_ns {
+        NO_OPERATION => tarn_host::monotonic_ns(),
+        begun_ns => begun_ns,
+    };
+    (time_ns << 20) | 1
 }
 
 /// Names in the history, and in events.

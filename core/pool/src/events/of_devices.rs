@@ -1,23 +1,30 @@
 //! Events of devices: their reports become events in a thread of the pool.
 //!
 //! # Mechanism
-//! A failed request is `ereport.fs.zfs.io`, wrong bytes `.checksum`, a slow request `.delay`; a
-//! change of state is `resource.fs.zfs.statechange`, and `.vdev.open_failed` and its like where the
-//! device cannot be opened any more. An error that is the same as one of the last fifteen minutes
-//! is left out, and so are more than twenty errors of a kind and device in a second, as OpenZFS
-//! leaves them out: a device that fails makes the same error for each reader.
+//! A failed request is `ereport.fs.zfs.io`, wrong bytes `.checksum`, a slow request `.delay`, one
+//! that is not answered `.deadman`; a change of state is `resource.fs.zfs.statechange`, and
+//! `.vdev.open_failed` and its like where the device cannot be opened any more. A block that no
+//! device could give is `.data`. An error that is the same as one of the last fifteen minutes is
+//! left out, and so are more than twenty errors of a kind and device in a second, as OpenZFS leaves
+//! them out: a device that fails makes the same error for each reader.
+//!
+//! A read that failed is followed by a [probe](tarn_vdev::Probe) of its device, in a thread of its
+//! own, since the device may hang. A probe that fails is `.probe_failure`, and takes the device out
+//! of use at once.
 //!
 //! The thread ends when the tree closes its queue of reports.
 
-use super::{VdevFacts, state_number};
+use super::{NO_OPERATION, VdevFacts, state_number};
 use crate::pool::Pool;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use tarn_ondisk::nvlist::{NvList, NvValue, Text};
 use tarn_ondisk::units::Guid;
-use tarn_probe::IoPriority;
+use tarn_probe::{IoKind, IoPriority};
 use tarn_vdev::health::{Reason, Standing, VdevState};
-use tarn_vdev::reports::{Report, ReportKind, ReportedIo, Reports};
+use tarn_vdev::reports::{
+    CHECKSUM_ERROR, Report, ReportKind, ReportedIo, Reports, UnreadableBlock,
+};
 
 /// So many errors are remembered to leave out their repetitions.
 #[doc(alias = "zfs_zevent_retain_max")]
@@ -31,10 +38,11 @@ const REMEMBERED_NS: u64 = 900 * SECOND_NS;
 #[doc(alias("zfs_checksum_events_per_second", "zfs_slow_io_events_per_second"))]
 const PER_SECOND_MAX: u32 = 20;
 
-const SECOND_NS: u64 = 1_000_000_000;
+/// Most events of requests that a device does not answer in a second.
+#[doc(alias = "zfs_deadman_events_per_second")]
+const HUNG_PER_SECOND_MAX: u32 = 1;
 
-/// `ECKSUM`: the error number of wrong bytes (`EBADE` on Linux).
-const CHECKSUM_ERROR: i32 = 52;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Starts the thread.
 pub(super) fn start(pool: &Arc<Pool>) {
@@ -62,16 +70,31 @@ fn post_all(reports: &Reports, pool: &Weak<Pool>) {
 
 impl Pool {
     fn post_report(self: &Arc<Self>, report: &Report) {
+        if let ReportKind::Unreadable(block) = &report.what {
+            return self.post_data(block);
+        }
         let vdev = self.vdev_facts(report.vdev);
         match &report.what {
             ReportKind::Io { request, errno } => {
                 self.post_io("io", &vdev, request, *errno, 0);
+                // After a failed write, the writing thread has probed the device.
+                if request.kind == IoKind::Read {
+                    self.probe_device(report.vdev);
+                }
             }
             ReportKind::Checksum { request } => {
                 self.post_io("checksum", &vdev, request, CHECKSUM_ERROR, 0);
             }
             ReportKind::Slow { request, device_ns } => {
                 self.post_io("delay", &vdev, request, 0, *device_ns);
+            }
+            // A suspended pool waits for devices, and says so.
+            ReportKind::Hung { .. } if self.failure().is_some() => {}
+            ReportKind::Hung { request, waited_ns } => {
+                self.post_io("deadman", &vdev, request, 0, *waited_ns);
+            }
+            ReportKind::ProbeFailure { before } => {
+                self.post_fault("probe_failure", &vdev, *before);
             }
             ReportKind::State { before, now } => {
                 self.post_state(&vdev, *before, *now);
@@ -80,8 +103,20 @@ impl Pool {
                     self.resume_rebuilds();
                 }
             }
-            ReportKind::Cleared => {}
+            ReportKind::Unreadable(_) | ReportKind::Cleared => {}
         }
+    }
+
+    /// A block that could not be read from any device.
+    fn post_data(&self, block: &UnreadableBlock) {
+        let mut list = self.error_list("data", Guid::ZERO, block.begun_ns);
+        add_request(&mut list, IoKind::Read, block.priority);
+        list.set("zio_err", NvValue::Int32(block.errno));
+        list.set("zio_objset", block.mark.objset.get());
+        list.set("zio_object", block.mark.object.get());
+        list.set("zio_level", NvValue::Int64(block.mark.level));
+        list.set("zio_blkid", block.mark.block);
+        self.post_list(list);
     }
 
     fn post_io(
@@ -92,15 +127,14 @@ impl Pool {
         errno: i32,
         device_ns: u64,
     ) {
-        let mut list = self.error_list(name, vdev.guid);
+        let mut list = self.error_list(name, vdev.guid, request.begun_ns);
         self.add_vdev(&mut list, vdev);
         self.add_thresholds(&mut list, vdev.guid, name);
+        add_request(&mut list, request.kind, request.priority);
         list.set("zio_err", NvValue::Int32(errno));
         list.set("zio_delay", device_ns);
         list.set("zio_timestamp", tarn_host::monotonic_ns());
         list.set("zio_delta", device_ns);
-        let priority = NvValue::Uint32(priority_number(request.priority));
-        list.set("zio_priority", priority);
         list.set("zio_offset", request.offset);
         list.set("zio_size", request.bytes);
         self.post_list(list);
@@ -108,10 +142,7 @@ impl Pool {
 
     fn post_state(&self, vdev: &VdevFacts, before: VdevState, now: Standing) {
         if now.state == VdevState::Unavailable {
-            let mut list = self.error_list(open_failure(now.reason), vdev.guid);
-            self.add_vdev(&mut list, vdev);
-            list.set("prev_state", state_number(before));
-            self.post_list(list);
+            self.post_fault(open_failure(now.reason), vdev, before);
         }
         // The state may have changed again since.
         let then = VdevFacts {
@@ -124,6 +155,14 @@ impl Pool {
         };
         let more = NvList::new().with("vdev_laststate", state_number(before));
         self.post_of_class("resource.fs.zfs.statechange", Some(&then), more);
+    }
+
+    /// An error of a device that is not one of a request.
+    fn post_fault(&self, name: &str, vdev: &VdevFacts, before: VdevState) {
+        let mut list = self.error_list(name, vdev.guid, NO_OPERATION);
+        self.add_vdev(&mut list, vdev);
+        list.set("prev_state", state_number(before));
+        self.post_list(list);
     }
 
     /// The values of all errors of a vdev.
@@ -186,6 +225,24 @@ const fn priority_number(priority: IoPriority) -> u32 {
     }
 }
 
+/// The kind and class of a request.
+fn add_request(list: &mut NvList, kind: IoKind, priority: IoPriority) {
+    list.set("zio_type", NvValue::Uint32(type_number(kind)));
+    let priority = NvValue::Uint32(priority_number(priority));
+    list.set("zio_priority", priority);
+}
+
+/// The number of the kind of a request in events.
+#[doc(alias = "zio_type_t")]
+const fn type_number(kind: IoKind) -> u32 {
+    match kind {
+        IoKind::Read => 1,
+        IoKind::Write => 2,
+        IoKind::Flush => 5,
+        IoKind::Trim => 6,
+    }
+}
+
 /// By what two errors are the same.
 type Same = (u8, Guid, i32, u32, u64, u64);
 
@@ -202,22 +259,31 @@ struct Filter {
 
 impl Filter {
     fn admits(&mut self, report: &Report, now_ns: u64) -> bool {
-        let (kind, request, errno) = match &report.what {
-            ReportKind::Io { request, errno } => (0, request, *errno),
-            ReportKind::Checksum { request } => (1, request, CHECKSUM_ERROR),
-            // Each of these counts, but not more than so many in a second.
-            ReportKind::Slow { .. } => return self.is_within_rate(2, report.vdev, now_ns),
-            ReportKind::State { .. } | ReportKind::Cleared => return true,
+        let of_request = |kind, request: &ReportedIo, errno| {
+            let priority = priority_number(request.priority);
+            let (bytes, offset) = (request.bytes, request.offset);
+            (kind, report.vdev, errno, priority, bytes, offset)
         };
-        let priority = priority_number(request.priority);
-        let same = (
-            kind,
-            report.vdev,
-            errno,
-            priority,
-            request.bytes,
-            request.offset,
-        );
+        let same = match &report.what {
+            ReportKind::Io { request, errno } => of_request(0, request, *errno),
+            ReportKind::Checksum { request } => of_request(1, request, CHECKSUM_ERROR),
+            ReportKind::ProbeFailure { .. } => (4, report.vdev, 0, 0, 0, 0),
+            // Each of these counts, but not more than so many in a second.
+            ReportKind::Slow { .. } => {
+                return self.is_within_rate(2, report.vdev, now_ns, PER_SECOND_MAX);
+            }
+            ReportKind::Hung { .. } => {
+                return self.is_within_rate(3, report.vdev, now_ns, HUNG_PER_SECOND_MAX);
+            }
+            ReportKind::State { before, now } => {
+                if now.state.is_usable() && !before.is_usable() {
+                    self.forget(report.vdev);
+                }
+                return true;
+            }
+            ReportKind::Unreadable(_) | ReportKind::Cleared => return true,
+        };
+        let kind = same.0;
         let before = self.last_ns.insert(same, now_ns);
         if before.is_none() {
             self.order.push_back(same);
@@ -225,18 +291,19 @@ impl Filter {
         }
         let is_repeated = before.is_some_and(|before| now_ns - before <= REMEMBERED_NS);
         let is_limited = kind == 1;
-        !is_repeated && (!is_limited || self.is_within_rate(kind, report.vdev, now_ns))
+        !is_repeated
+            && (!is_limited || self.is_within_rate(kind, report.vdev, now_ns, PER_SECOND_MAX))
     }
 
     /// Counts one more error of a kind and device.
     #[doc(alias = "zfs_ratelimit")]
-    fn is_within_rate(&mut self, kind: u8, vdev: Guid, now_ns: u64) -> bool {
+    fn is_within_rate(&mut self, kind: u8, vdev: Guid, now_ns: u64, most: u32) -> bool {
         let (begun_ns, count) = self.rates.entry((kind, vdev)).or_insert((now_ns, 0));
         if now_ns - *begun_ns >= SECOND_NS {
             (*begun_ns, *count) = (now_ns, 0);
         }
         *count += 1;
-        *count <= PER_SECOND_MAX
+        *count <= most
     }
 
     fn shrink(&mut self) {
@@ -264,7 +331,6 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_probe::IoKind;
 
     fn checksum(vdev: u64, offset: u64) -> Report {
         Report {
@@ -275,6 +341,7 @@ mod tests {
                     priority: IoPriority::SyncRead,
                     offset,
                     bytes: 4096,
+                    begun_ns: 0,
                 },
             },
         }

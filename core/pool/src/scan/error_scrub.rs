@@ -311,11 +311,13 @@ impl Pool {
             .collect();
         // The txg that is being stored is not done: no place is allocated anew meanwhile.
         let outcomes = self.io().scan(&items, ScanPurpose::Scrub, operation);
-        let is_damaged = outcomes.iter().any(|outcome| outcome.error.is_some());
-        if is_damaged {
+        let error = outcomes.iter().find_map(|outcome| outcome.error.as_ref());
+        if let Some(error) = error {
             self.log_error(place.in_dataset(dataset), pointer.logical_birth);
+            let errno = error.errno();
+            self.vdevs().report_unreadable(mark, errno, operation);
         }
-        is_damaged
+        error.is_some()
     }
 }
 

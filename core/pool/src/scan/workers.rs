@@ -64,7 +64,7 @@ impl Pool {
     }
 
     /// Adds the outcomes of a run to the scan.
-    fn note_scanned(&self, run: &Run, outcomes: &[ScanOutcome]) {
+    fn note_scanned(&self, run: &Run, outcomes: &[ScanOutcome], operation: &Operation) {
         let counts = self.io().scan_queue().counting(run);
         assert!(
             counts.len() == run.items.len() && outcomes.len() == run.items.len(),
@@ -80,14 +80,15 @@ impl Pool {
                     let lacking = progress.lacking.entry(*guid).or_default();
                     lacking.add(*birth..=*birth);
                 }
-                if outcome.error.is_some() && counts {
+                if let Some(error) = outcome.error.as_ref().filter(|_| counts) {
                     progress.found.errors += 1;
-                    errors.push((place_of(&item.mark), item.pointer.logical_birth));
+                    errors.push((item, error.errno()));
                 }
             }
         }
-        for (place, birth) in errors {
-            self.log_error(place, birth);
+        for (item, errno) in errors {
+            self.log_error(place_of(&item.mark), item.pointer.logical_birth);
+            self.vdevs().report_unreadable(item.mark, errno, operation);
         }
     }
 }
@@ -106,7 +107,7 @@ fn verify_runs(pool: &Arc<Pool>) {
         let outcomes = scan_patiently(pool, &run, purpose, &operation);
         match outcomes {
             Some(outcomes) => {
-                pool.note_scanned(&run, &outcomes);
+                pool.note_scanned(&run, &outcomes, &operation);
                 queue.done(&run);
             }
             None => queue.put_back(&run),

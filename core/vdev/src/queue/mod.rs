@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tarn_host::device::WriteData;
-use tarn_host::{Batch, Buffer, DeviceError, Request};
+use tarn_host::{Batch, Buffer, DeviceError, Lateness, Request};
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{Guid, Txg};
 use tarn_probe::{FinishedIo, IoKind, IoPriority, Operation, Stage};
@@ -44,6 +44,14 @@ use tarn_probe::{FinishedIo, IoKind, IoPriority, Operation, Stage};
 /// A read or write that takes a device so long is slow, in nanoseconds: 30 seconds.
 #[doc(alias = "zio_slow_io_ms")]
 const SLOW_NS: u64 = 30_000_000_000;
+
+/// A read or write that a device has not answered for five minutes is reported, and again each
+/// minute.
+#[doc(alias("zfs_deadman_ziotime_ms", "zfs_deadman_checktime_ms"))]
+const HUNG: Lateness = Lateness {
+    first_ns: 300_000_000_000,
+    again_ns: 60_000_000_000,
+};
 
 /// One request to one leaf.
 #[derive(Debug)]
@@ -136,7 +144,9 @@ fn run_lanes(
             None => outcomes[index] = Some(Err(leaf.not_usable())),
             Some(window) => {
                 let lane = lanes.entry(leaf.guid);
-                let lane = lane.or_insert_with(|| Lane::new(leaf, window, (class, in_gaps)));
+                let begun_ns = operation.started_ns();
+                let lane =
+                    lane.or_insert_with(|| Lane::new(leaf, window, (class, in_gaps), begun_ns));
                 lane.push(index, request, birth);
             }
         }
@@ -210,6 +220,8 @@ struct Lane {
     leaf: Arc<Leaf>,
     window: Window,
     class: IoPriority,
+    /// When the operation began.
+    begun_ns: u64,
     limits: &'static Limits,
     /// An application or txg waits for a device with limits.
     is_asking: bool,
@@ -242,7 +254,12 @@ struct UnderWay {
 }
 
 impl Lane {
-    fn new(leaf: Arc<Leaf>, window: Window, (class, in_gaps): (IoPriority, bool)) -> Lane {
+    fn new(
+        leaf: Arc<Leaf>,
+        window: Window,
+        (class, in_gaps): (IoPriority, bool),
+        begun_ns: u64,
+    ) -> Lane {
         let is_direct = window.info().is_direct;
         let is_asked = leaf.note_asked(class, is_direct);
         let is_asking = is_direct && is_waited_for(class);
@@ -257,6 +274,7 @@ impl Lane {
             leaf,
             window,
             class,
+            begun_ns,
             requests: Vec::new(),
             births: None,
             unsent: VecDeque::new(),
@@ -470,7 +488,8 @@ impl Lane {
             room,
             waited_ns,
         } = oldest;
-        let completions = batch.wait();
+        let mut report_hung = |waited_ns| self.report_hung(&asked, waited_ns);
+        let completions = batch.wait_calling(HUNG, &mut report_hung);
         assert_eq!(
             completions.len(),
             asked.len(),
@@ -548,6 +567,18 @@ impl Lane {
             priority: self.class,
             offset: asked.offset,
             bytes: asked.bytes,
+            begun_ns: self.begun_ns,
+        }
+    }
+
+    /// Reports the first read or write of a batch that the device does not answer.
+    #[doc(alias = "zio_deadman")]
+    fn report_hung(&self, asked: &[Asked], waited_ns: u64) {
+        let mut own = asked.iter().filter(|asked| !asked.is_gap());
+        let is_waited_for = |asked: &&Asked| matches!(asked.kind, IoKind::Read | IoKind::Write);
+        if let Some(asked) = own.find(is_waited_for) {
+            let request = self.reported(asked);
+            self.leaf.report(ReportKind::Hung { request, waited_ns });
         }
     }
 
