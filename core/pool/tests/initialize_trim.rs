@@ -230,6 +230,8 @@ fn a_device_that_is_faulted_is_not_gone_over_any_more() {
         let pool = import(host, Mode::ReadWrite, &operation).unwrap();
         assert_eq!(state(&pool, TRIM), WorkState::Canceled);
         assert!(!can_discard(&pool));
+        let standing = pool.bring_online(device, &operation).unwrap();
+        assert!(standing.state.is_usable() && can_discard(&pool));
         pool.close(Leaving::Exported, &operation).unwrap();
     });
     run.unwrap();

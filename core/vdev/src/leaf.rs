@@ -601,6 +601,10 @@ impl Leaf {
         assert_eq!(self.guid, opened.guid, "it is the same device");
         let (window, standing) = (opened.window(), opened.standing());
         self.has_failed.store(false, Ordering::Relaxed);
+        if window.is_some() {
+            self.can_discard
+                .store(opened.can_discard(), Ordering::Relaxed);
+        }
         let mut state = self.state.write();
         state.window = window;
         state.standing = standing;
