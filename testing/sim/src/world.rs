@@ -51,6 +51,8 @@ const CHANGES_ONE_IN: u64 = 4;
 const CHECKPOINTS_ONE_IN: u64 = 3;
 /// In one of so many lives that find a checkpoint the pool is rewound to it.
 const REWIND_ONE_IN: u64 = 3;
+/// Discarding a checkpoint frees so many ranges in a txg at most: it takes several.
+const DISCARDED_RANGES_MAX: usize = 40;
 /// When power is cut during a rewind, it is after so many writes at most.
 const REWIND_WRITES_MAX: u64 = 40;
 /// A life that ends at a time does so within this, in nanoseconds.
@@ -652,6 +654,12 @@ impl World {
         let found_by = self.name_or_guid(host);
         let imported = house.import(Some(&found_by), &[]);
         self.judge_import(&house, imported)?;
+        if let Some(random) = &mut self.checkpoints {
+            let open = house.engine.require_pool(POOL);
+            let open = open.map_err(|refusal| refusal.to_string())?;
+            let count = 1 + random.index(DISCARDED_RANGES_MAX);
+            open.pool.set_discarded_ranges_max(count);
+        }
         Ok(house)
     }
 
