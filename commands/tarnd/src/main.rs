@@ -47,6 +47,10 @@ struct Arguments {
     /// Never keep idle processors awake while requests follow each other without pause
     #[arg(long)]
     let_processors_sleep: bool,
+    /// TCP port for NFS and its MOUNT protocol; 2049, or that of the environment variable
+    /// TARN_NFS_PORT, unless given
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    nfs_port: Option<u16>,
     /// A command starts it: the priority and the limits are not chosen, but what the command had
     #[arg(long, hide = true)]
     by_command: bool,
@@ -86,6 +90,10 @@ fn main() -> ExitCode {
             cache_bytes: arguments.cache_size,
             fixes_snapshot_names: arguments.no_admin_snapshot,
             may_keep_processors_awake: !arguments.let_processors_sleep,
+            nfs_port: match nfs_port(arguments.nfs_port) {
+                Ok(port) => port,
+                Err(why) => return failed(&why),
+            },
         };
         match serve::run(&instance, options) {
             Err(error @ ServeError::NotStored) => {
@@ -106,6 +114,19 @@ fn main() -> ExitCode {
 fn failed(why: &str) -> ExitCode {
     serve::say(&without_error_numbers(&format!("tarnd: {why}")));
     ExitCode::FAILURE
+}
+
+/// The port of NFS: the option, the environment, or the usual one.
+fn nfs_port(given: Option<u16>) -> Result<u16, String> {
+    const VARIABLE: &str = "TARN_NFS_PORT";
+    match (given, std::env::var(VARIABLE)) {
+        (Some(port), _) => Ok(port),
+        (None, Err(_)) => Ok(tarn_nfs::NFS_PORT),
+        (None, Ok(text)) => match text.parse() {
+            Ok(port) if port > 0 => Ok(port),
+            _ => Err(format!("{VARIABLE}='{text}' is no port: 1 to 65535")),
+        },
+    }
 }
 
 /// A size as users type it.

@@ -12,6 +12,7 @@ use tarn_api::server::{Control, serve};
 use tarn_engine::instance::Instance;
 use tarn_engine::{Engine, EngineOptions};
 use tarn_fuse::FuseMounter;
+use tarn_nfs::NfsServer;
 use tarn_serving::{AwakeProcessors, ServingThreads};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -56,6 +57,8 @@ pub struct Options {
     pub fixes_snapshot_names: bool,
     /// Idle processors may be kept from sleeping in bursts of requests.
     pub may_keep_processors_awake: bool,
+    /// The TCP port for NFS.
+    pub nfs_port: u16,
 }
 
 /// Serves until a signal ends it.
@@ -67,12 +70,14 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let host = host::of_instance(instance)?;
     let processors = AwakeProcessors::new(options.may_keep_processors_awake);
     let threads = ServingThreads::new(processors).map_err(ServeError::Mounts)?;
-    let mounter = Arc::new(FuseMounter::new(threads));
+    let mounter = Arc::new(FuseMounter::new(threads.clone()));
+    let sharer = NfsServer::new(threads, options.nfs_port);
     let options = EngineOptions {
         cache_bytes: options.cache_bytes,
         fixes_snapshot_names: options.fixes_snapshot_names,
     };
     let engine = Engine::new(host, instance.clone(), mounter, options);
+    engine.set_sharer(sharer);
     engine.start_fault_manager();
     engine.start_hot_spares();
     engine.start_scheduled_scrubs();

@@ -39,6 +39,7 @@ mod rollback;
 mod samples;
 mod send;
 mod set;
+mod share;
 mod snapshot;
 mod unmount;
 mod upgrade;
@@ -104,8 +105,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     BLANK,
     built("mount", usage::MOUNT, mount::run),
     built("unmount", usage::UNMOUNT, unmount::run),
-    missing("share", usage::SHARE),
-    missing("unshare", usage::UNSHARE),
+    built("share", usage::SHARE, share::share),
+    built("unshare", usage::UNSHARE, share::unshare),
     BLANK,
     built("send", usage::SEND, send::run),
     built("receive", usage::RECEIVE, receive::run),

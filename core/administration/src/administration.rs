@@ -117,6 +117,9 @@ macro_rules! for_each_operation {
             "dataset/list-activities" dataset_list_activities: dataset::ListActivities => dataset::Activities,
                 "Says what goes on in a file system by itself.";
             "dataset/unmount" dataset_unmount: dataset::Unmount => dataset::Unmounted, "Unmounts file systems.";
+            "dataset/share" dataset_share: dataset::Share => dataset::Shared, "Shares file systems over NFS.";
+            "dataset/unshare" dataset_unshare: dataset::Unshare => dataset::Unshared,
+                "Ends shares of file systems.";
             "dataset/upgrade" dataset_upgrade: dataset::Upgrade => dataset::Upgraded,
                 "Raises the version of file systems.";
             "statistics/kstat" statistics_kstat: statistics::Kstat => statistics::Kstats,

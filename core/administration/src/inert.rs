@@ -9,8 +9,7 @@ use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::{Default, Property};
 
 /// The properties, each with the effect that is missing.
-const INERT: [(&str, &str); 15] = [
-    ("sharenfs", "nothing is shared over NFS"),
+const INERT: [(&str, &str); 14] = [
     ("sharesmb", "nothing is shared over SMB"),
     ("nbmand", "there are no mandatory locks"),
     ("vscan", "no file is scanned for viruses"),
@@ -62,12 +61,12 @@ mod tests {
 
     #[test]
     fn inert_properties_give_a_warning() {
-        let told = warned("sharenfs", "on");
-        let expected = "warning: property 'sharenfs' is stored and has no effect yet: nothing is shared over NFS";
+        let told = warned("vscan", "on");
+        let expected = "warning: property 'vscan' is stored and has no effect yet: no file is scanned for viruses";
         assert_eq!(told, [expected]);
         assert_eq!(warned("primarycache", "metadata").len(), 1);
         for (name, value) in [
-            ("sharenfs", "off"),
+            ("sharenfs", "on"),
             ("primarycache", "all"),
             ("atime", "off"),
         ] {

@@ -414,6 +414,22 @@ impl Administration for Administrator {
         self.command(call, |operation| self.unmount(call, &request, operation))
     }
 
+    fn dataset_share(
+        &self,
+        call: &Call,
+        request: dataset::Share,
+    ) -> Result<dataset::Shared, Refusal> {
+        self.command(call, |operation| self.share(call, &request, operation))
+    }
+
+    fn dataset_unshare(
+        &self,
+        call: &Call,
+        request: dataset::Unshare,
+    ) -> Result<dataset::Unshared, Refusal> {
+        self.command(call, |operation| self.unshare(call, &request, operation))
+    }
+
     fn dataset_upgrade(
         &self,
         call: &Call,

@@ -177,7 +177,7 @@ fn a_mountpoint_is_set_though_mounting_there_fails() {
         bench.text("tank/a", "mountpoint"),
         place.display().to_string()
     );
-    let changed = set(&bench, "tank/a", "sharenfs", "on").unwrap();
+    let changed = set(&bench, "tank/a", "vscan", "on").unwrap();
     assert_eq!(changed.warnings.len(), 1);
     let changed = set(&bench, "tank/a", "atime", "off").unwrap();
     assert_eq!(changed.warnings, Vec::<String>::new());

@@ -15,19 +15,20 @@ use crate::mount_index::MountIndex;
 use crate::mounts::{Mounted, Mounter, Standing};
 use crate::presence::Presence;
 use crate::refusals::{Refusal, RefusalKind};
-use crate::served::ServedFiles;
+use crate::served::{Held, ServedFiles};
+use crate::sharing::Sharer;
 use crate::streams::Streams;
 use crate::turns::Turns;
 use crate::volumes::served::ServedVolumes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tarn_cache::pressure::MemoryWatch;
 use tarn_cache::{Cache, CacheOptions};
 use tarn_host::Host;
 use tarn_host::lock::{Mutex, Rank, RwLock};
 use tarn_ondisk::nvlist::NvList;
-use tarn_ondisk::units::Guid;
+use tarn_ondisk::units::{Guid, ObjectId};
 use tarn_pool::events::EventRing;
 use tarn_pool::{Pool, PoolOwner};
 use tarn_probe::{DatasetId, Operation, OperationKind, What, Who, registry};
@@ -40,6 +41,8 @@ const REMEMBERING: Rank = Rank::new(tarn_host::ranks::ENGINE + 5, "cache files")
 const POOLS: Rank = Rank::new(tarn_host::ranks::ENGINE + 10, "pools");
 /// The mounts of one pool.
 const MOUNTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "mounts");
+/// The holds of shared file systems of one pool.
+const SHARED: Rank = Rank::new(tarn_host::ranks::ENGINE + 25, "shared file systems");
 
 /// A pool that is open, with its mounts and streams.
 pub struct OpenPool {
@@ -61,6 +64,8 @@ pub struct OpenPool {
     pub served_files: Arc<ServedFiles>,
     /// Served volumes.
     pub served_volumes: Arc<ServedVolumes>,
+    /// The holds of shared file systems, by the object of the dataset.
+    pub(crate) shared: Mutex<BTreeMap<ObjectId, Arc<Held>>>,
     /// Serialises commands that change the pool.
     pub turns: Turns,
     /// Sends and receives under way.
@@ -100,6 +105,7 @@ impl OpenPool {
             mounter,
             served_files,
             served_volumes: ServedVolumes::nothing(),
+            shared: Mutex::new(SHARED, BTreeMap::new()),
             turns: Turns::new(),
             streams: Streams::new(),
         })
@@ -176,6 +182,8 @@ pub struct Engine {
     pub cache: Arc<Cache>,
     /// The front end that mounts.
     pub mounter: Arc<dyn Mounter>,
+    /// The front end that shares with other machines, where there is one.
+    sharer: OnceLock<Arc<dyn Sharer>>,
     /// The events of all pools.
     pub events: Arc<EventRing>,
     pub(crate) fixes_snapshot_names: bool,
@@ -212,6 +220,7 @@ impl Engine {
             instance,
             cache,
             mounter,
+            sharer: OnceLock::new(),
             events: EventRing::new(),
             fixes_snapshot_names: options.fixes_snapshot_names,
             presence: Presence::default(),
@@ -220,6 +229,20 @@ impl Engine {
             pools: RwLock::new(POOLS, BTreeMap::new()),
             _memory: memory,
         })
+    }
+
+    /// From here on this front end shares file systems.
+    ///
+    /// # Panics
+    /// When there is one already.
+    pub fn set_sharer(&self, sharer: Arc<dyn Sharer>) {
+        let is_first = self.sharer.set(sharer).is_ok();
+        assert!(is_first, "an engine has one front end that shares");
+    }
+
+    /// The front end that shares file systems.
+    pub(crate) fn sharer(&self) -> Option<&Arc<dyn Sharer>> {
+        self.sharer.get()
     }
 
     /// All open pools, by name.

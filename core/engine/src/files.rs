@@ -17,6 +17,9 @@ pub use tarn_posix::control_directory::ControlEntry;
 pub use tarn_posix::types::*;
 pub use tarn_posix::{AclType, PosixError};
 pub use tarn_posix::{
+    AttributesBefore, CaseSensitivity, FileHandle, HandleError, Verifier, Witnessed,
+};
+pub use tarn_posix::{
     Change, FileSystem, Granted, Holding, LockKind, LockOwner, LockRange, LockRequest, LockScope,
     LockWait, Locked, NO_PROJECT, NewContents, ReadData, Share, TO_END, Unsynced, Watcher, WriteAt,
 };
@@ -33,6 +36,22 @@ pub trait Tree: Send + Sync {
     /// # Errors
     /// `ENOENT` when there is no snapshot of this name, and always in a snapshot.
     fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<dyn Tree>, PosixError>;
+
+    /// The guid of the dataset or snapshot, by which [handles](FileHandle) name it.
+    fn guid(&self) -> u64;
+
+    /// A snapshot of it, by the number of its dataset in the MOS, as handles of its files have it.
+    ///
+    /// # Errors
+    /// As [`snapshot`](Tree::snapshot), and where the number is that of another dataset.
+    fn snapshot_numbered(
+        &self,
+        dataset: ObjectId,
+        operation: &Operation,
+    ) -> Result<Arc<dyn Tree>, PosixError>;
+
+    /// Whether the pool is suspended: operations would wait until it is resumed, or fail.
+    fn is_suspended(&self) -> bool;
 
     /// Begins an operation on this dataset. `range` is offset and size.
     fn begin(

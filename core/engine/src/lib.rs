@@ -24,6 +24,7 @@ mod presence;
 pub mod refusals;
 mod scheduled_scrubs;
 pub mod served;
+pub mod sharing;
 mod snapshot_directory;
 mod start;
 pub mod streams;

@@ -44,6 +44,8 @@ pub enum HoldPurpose {
     Mount,
     /// A front end that does not mount serves it.
     Export,
+    /// A [`Sharer`](crate::sharing::Sharer) serves it while it is mounted.
+    Share,
     /// A command reads or changes it, and leaves when it is done.
     Command,
     /// It is a snapshot, entered below `.zfs/snapshot` of a file system that is held.
@@ -360,6 +362,22 @@ impl Tree for Held {
 
     fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<dyn Tree>, PosixError> {
         self.tree.snapshot(name, operation)
+    }
+
+    fn guid(&self) -> u64 {
+        self.tree.guid()
+    }
+
+    fn snapshot_numbered(
+        &self,
+        dataset: ObjectId,
+        operation: &Operation,
+    ) -> Result<Arc<dyn Tree>, PosixError> {
+        self.tree.snapshot_numbered(dataset, operation)
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.tree.is_suspended()
     }
 
     fn begin(

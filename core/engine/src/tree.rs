@@ -33,6 +33,7 @@ const ENTERED: Rank = Rank::new(tarn_host::ranks::ENGINE + 42, "entered snapshot
 pub struct ServedTree {
     pool: Arc<Pool>,
     id: ObjectId,
+    guid: u64,
     files: Arc<FileSystem>,
     /// None for a snapshot: its requests are counted for the file system from which it was entered.
     head: Option<Head>,
@@ -162,6 +163,7 @@ impl ServedTree {
         Ok(Arc::new(ServedTree {
             pool: pool.clone(),
             id: head,
+            guid: dataset.stored()?.guid.get(),
             files,
             head: Some(Head {
                 statistics,
@@ -204,6 +206,7 @@ impl ServedTree {
         Ok(Arc::new(ServedTree {
             pool: pool.clone(),
             id: snapshot.id(),
+            guid: snapshot.stored()?.guid.get(),
             files: FileSystem::open(parts, operation)?,
             head: None,
         }))
@@ -269,6 +272,24 @@ impl ServedTree {
         let found = found.and_then(|head| head.snapshot(name));
         let found = found.map_err(|_| PosixError::NotFound)?;
         found.map(|found| found.id()).ok_or(PosixError::NotFound)
+    }
+}
+
+impl ServedTree {
+    /// The name of the snapshot with this dataset, without the head's.
+    fn snapshot_name(
+        &self,
+        dataset: ObjectId,
+        operation: &Operation,
+    ) -> Result<String, PosixError> {
+        let view = self.pool.namespace().view(operation);
+        let found = view.dataset_by_id(dataset);
+        let found = found.map_err(|_| PosixError::NotFound)?.name();
+        let name = found
+            .as_str()
+            .split_once('@')
+            .map(|(_, name)| name.to_string());
+        name.ok_or(PosixError::NotFound)
     }
 }
 
@@ -386,6 +407,28 @@ impl Tree for ServedTree {
         entered.push(held.weak_tree());
         drop(entered);
         Ok(held)
+    }
+
+    fn guid(&self) -> u64 {
+        self.guid
+    }
+
+    fn snapshot_numbered(
+        &self,
+        dataset: ObjectId,
+        operation: &Operation,
+    ) -> Result<Arc<dyn Tree>, PosixError> {
+        let name = self.snapshot_name(dataset, operation)?;
+        let found = self.snapshot(name.as_bytes(), operation)?;
+        // The name may be another snapshot's by now.
+        match found.files().object_set().id() == dataset {
+            true => Ok(found),
+            false => Err(PosixError::NotFound),
+        }
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.pool.txgs().is_suspended()
     }
 
     fn begin(

@@ -17,6 +17,7 @@ use tarn_dataset::properties::value::Kinds;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::mounting::mount_values::Values;
 use tarn_engine::mounting::remount::{Back, Extent, all_below, followers};
+use tarn_engine::mounting::share::SHARENFS;
 use tarn_engine::refusals::of_task;
 use tarn_pool::{Mode, TaskError};
 use tarn_probe::Operation;
@@ -40,7 +41,7 @@ impl Administrator {
         }
         let property = table::find(&request.property).map_or(&*request.property, |row| row.name);
         let moves = property == "mountpoint";
-        let concerns_mounts = moves || Values::concerns(property);
+        let concerns_mounts = moves || property == SHARENFS || Values::concerns(property);
         let turn = concerns_mounts.then(|| self.engine.turn(&open));
         let _turn = turn.transpose()?;
         let names = match request.recursive {
@@ -85,7 +86,11 @@ impl Administrator {
             self.engine
                 .refresh_mounts(self.beneficiary(call), &open, name, property, operation)?;
         }
-        let warnings = Vec::from_iter(mounted.err().map(|refusal| refusal.to_string()));
+        let mut warnings = Vec::from_iter(mounted.err().map(|refusal| refusal.to_string()));
+        if property == SHARENFS {
+            let shared = self.engine.refresh_shares(&open, name, operation);
+            warnings.extend(shared.err().map(|refusal| refusal.to_string()));
+        }
         Ok(Changed { warnings })
     }
 

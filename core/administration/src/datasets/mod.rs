@@ -22,6 +22,7 @@ mod rename_snapshots;
 mod rollback;
 mod send;
 mod set;
+mod share_requests;
 mod snapshot;
 mod upgrade;
 mod user_mounts;

@@ -21,11 +21,13 @@ use tarn_dataset::ops::volume_size::{self, VolumeSizeError};
 use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Kinds;
+use tarn_engine::Engine;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::mounting::mount_values::Values;
 use tarn_engine::mounting::remount::{
     Back, Extent, Follower, Unmounted, followers, with_those_on_them,
 };
+use tarn_engine::mounting::share::{SHARENFS, refused_options};
 use tarn_engine::refusals::of_task;
 use tarn_host::Host;
 use tarn_pool::{Mode, TaskError};
@@ -83,8 +85,10 @@ impl Settings {
 
     /// Whether mounts get the new values.
     fn concern_mounts(&self) -> bool {
-        let concerns =
-            |checked: &Checked| checked.name == "mountpoint" || Values::concerns(&checked.name);
+        let concerns = |checked: &Checked| {
+            let name = checked.name.as_str();
+            matches!(name, "mountpoint" | SHARENFS) || Values::concerns(name)
+        };
         let opens = self.version.is_some() || !self.quotas.is_empty();
         opens || self.stored.iter().any(concerns)
     }
@@ -164,6 +168,12 @@ impl Administrator {
         let mut warnings = crate::inert::warnings(&request.properties);
         // The property is set, whether or not the file system can be mounted there.
         warnings.extend(mounted.err().map(|refusal| refusal.to_string()));
+        if settings.stored.iter().any(|one| one.name == SHARENFS) {
+            // The property is set, whether or not the file systems can be shared so.
+            let shared = self.engine.refresh_shares(&open, name, operation);
+            let refused = shared.err().map(|refusal| refusal.to_string());
+            warnings.extend(refused.or_else(|| unserved_options(&self.engine, &settings)));
+        }
         let mut told = Ok(());
         for checked in &settings.stored {
             if Values::concerns(&checked.name) {
@@ -313,6 +323,16 @@ fn new_reservation(
     let view = open.pool.namespace().view(operation);
     let found = volume_size::matching_reservation(view, name, bytes);
     found.map_err(|refusal| of_task(cannot_set(name), &TaskError::Refused(refusal)))
+}
+
+/// A warning for options of `sharenfs` that are not served, where no mounted file system has them.
+fn unserved_options(engine: &Engine, settings: &Settings) -> Option<String> {
+    let value = settings.stored.iter().find(|one| one.name == SHARENFS)?;
+    let Setting::Text(value) = &value.setting else {
+        return None;
+    };
+    let why = refused_options(engine, value)?;
+    Some(format!("warning: nothing is shared: {why}"))
 }
 
 fn cannot_set(name: &str) -> String {

@@ -2,7 +2,9 @@
 
 use super::Properties;
 use serde::{Deserialize, Serialize};
-pub use tarn_engine::mounting::requests::{Mount, MountEntry, Mounted, Unmount, Unmounted};
+pub use tarn_engine::mounting::requests::{
+    Mount, MountEntry, Mounted, Share, Shared, Unmount, Unmounted, Unshare, Unshared,
+};
 use utoipa::ToSchema;
 
 /// Kinds of dataset.

@@ -10,6 +10,7 @@ pub mod mountpoint;
 pub mod remount;
 mod remount_words;
 pub mod requests;
+pub mod share;
 pub mod unmount;
 
 use crate::engine::{Engine, OpenPool};

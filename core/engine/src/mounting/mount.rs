@@ -3,6 +3,7 @@
 
 use super::mount_values::{CanMount, Values};
 use super::mountpoint::MountPoint;
+use super::share::leave_share;
 use super::{cannot_open, mount_order};
 use crate::engine::{Engine, OpenPool};
 use crate::files::{Held, HoldPurpose, Tree};
@@ -308,6 +309,7 @@ impl Engine {
             is_own: how.before.is_some(),
         };
         if self.attach_served(open, candidate, &at, &temporary)? {
+            self.share_mounted(open, name, operation)?;
             return Ok(Some(path.to_path_buf()));
         }
         let unlinked = match how.asked {
@@ -340,6 +342,7 @@ impl Engine {
         if how.asked != Asked::Untouched {
             held.tree().bring_up_counts();
         }
+        self.share_mounted(open, name, operation)?;
         Ok(Some(path.to_path_buf()))
     }
 
@@ -543,6 +546,7 @@ impl Engine {
         let own = Arc::downgrade(&held);
         open.mounts.lock().insert(name.to_string(), mounted);
         let weak: Weak<OpenPool> = Arc::downgrade(open);
+        let sharer = self.sharer().cloned();
         let ended = Box::new(move || {
             let (Some(open), Some(held)) = (weak.upgrade(), own.upgrade()) else {
                 return;
@@ -555,6 +559,14 @@ impl Engine {
                 false => None,
             };
             drop(mounts);
+            // Where requests of clients do not end, the share keeps its hold.
+            if gone.is_some()
+                && sharer
+                    .as_ref()
+                    .is_none_or(|sharer| sharer.unshare(held.guid()).is_ok())
+            {
+                leave_share(&open, &held);
+            }
             drop(gone);
             // The front end has finished with it, and may keep the hold for a moment.
             held.leave();

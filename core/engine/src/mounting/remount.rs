@@ -321,6 +321,7 @@ impl Engine {
         self.refresh_all(open, mounts, operation)
             .and(self.refresh_exported(open, name, operation))
             .and(self.refresh_volumes(open, name, operation))
+            .and(self.refresh_shares(open, name, operation))
     }
 
     /// Sets the properties of file systems, at and below a dataset, that are served and not

@@ -61,6 +61,38 @@ pub struct Unmount {
     pub force: bool,
 }
 
+/// `zfs share`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Share {
+    /// Full name; `None` for `-a`.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// Reply to [`Share`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Shared {
+    /// With `-a`: what could not be shared. All else is.
+    #[serde(default)]
+    pub refused: Vec<Refusal>,
+}
+
+/// `zfs unshare`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Unshare {
+    /// Dataset or path; `None` for `-a`.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// Reply to [`Unshare`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Unshared {
+    /// With `-a`: what is still shared.
+    #[serde(default)]
+    pub refused: Vec<Refusal>,
+}
+
 /// Reply to [`Unmount`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Unmounted {

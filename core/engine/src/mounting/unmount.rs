@@ -319,6 +319,7 @@ impl Engine {
         self.mounter.abandon(&keys);
         for (name, mounted) in mounts {
             open.mounts.lock().remove(name);
+            self.abandon_share(open, mounted);
             mounted.held.leave();
             open.pool.namespace().forget_log(mounted.held.tree().id());
         }
@@ -332,8 +333,15 @@ impl Engine {
         mounted: &Mounted,
         ending: Ending,
     ) -> Result<Left, Refusal> {
+        let is_shared = open.shared.lock().contains_key(&mounted.held.tree().id());
+        self.end_share(open, name, mounted)?;
         let undone = self.mounter.unmount(mounted.key, &mounted.place, ending);
         let left = undone.map_err(|refusal| {
+            if is_shared {
+                // It stays mounted, and so it is shared. What is against that, a later
+                // `zfs share` says.
+                let _ = self.share_mounted(open, name, &self.operation(0));
+            }
             let reason = match refusal {
                 MountRefusal::Busy => POOL_BUSY.to_string(),
                 other => other.to_string(),

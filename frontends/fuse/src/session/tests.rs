@@ -192,6 +192,22 @@ impl Tree for Eventful {
         self.tree.snapshot(name, operation)
     }
 
+    fn guid(&self) -> u64 {
+        self.tree.guid()
+    }
+
+    fn snapshot_numbered(
+        &self,
+        dataset: ObjectId,
+        operation: &Operation,
+    ) -> Result<Arc<dyn Tree>, PosixError> {
+        self.tree.snapshot_numbered(dataset, operation)
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.tree.is_suspended()
+    }
+
     fn begin(
         &self,
         who: Who,

@@ -181,16 +181,16 @@ fn upgrade_unmounts_nothing(here: &Setting) -> Outcome {
 /// Settings without effect were taken without a word; and a file system that cannot be mounted
 /// where it belongs now ended `zfs set` with 255, though the property was set.
 fn inert_properties(here: &Setting) -> Outcome {
-    let set = here.ends_with(0, &format!("zfs set sharenfs=on {POOL}"))?;
-    let expected = "warning: property 'sharenfs' is stored and has no effect yet: nothing is shared over NFS\n";
-    expect("sharenfs=on", expected, set.stderr.as_str())?;
+    let set = here.ends_with(0, &format!("zfs set vscan=on {POOL}"))?;
+    let expected = "warning: property 'vscan' is stored and has no effect yet: no file is scanned for viruses\n";
+    expect("vscan=on", expected, set.stderr.as_str())?;
     expect(
         "stored",
         "on",
-        here.answer(&format!("zfs get -Ho value sharenfs {POOL}"))?
+        here.answer(&format!("zfs get -Ho value vscan {POOL}"))?
             .as_str(),
     )?;
-    let set = here.ends_with(0, &format!("zfs set sharenfs=off atime=off {POOL}"))?;
+    let set = here.ends_with(0, &format!("zfs set vscan=off atime=off {POOL}"))?;
     expect("what is said of others", "", set.stderr.as_str())?;
     std::fs::write(here.folder.join("file"), "")?;
     let place = here.folder.join("file").display().to_string();

@@ -1,0 +1,197 @@
+//! Calls of all programs: from a record to a reply.
+
+use crate::client_numbers::Client;
+use crate::file_call::{Asker, FileCall};
+use crate::mount_protocol::{self, MountList};
+use crate::repeated_calls::{CallKey, Known, RepeatedCalls};
+use crate::rpc::authentication::Caller;
+use crate::rpc::call::{CallHead, Unserved};
+use crate::rpc::reply::{Failure, Reply};
+use crate::share_table::ShareTable;
+use crate::v3::status::Status;
+use crate::v3::{self, Outcome};
+use crate::xdr::{Malformed, Writer};
+use std::sync::Arc;
+use tarn_engine::files::{Protocol, ReadData, Unsynced};
+
+/// What serves calls.
+#[derive(Default)]
+pub(crate) struct Calls {
+    pub(crate) table: ShareTable,
+    mounts: MountList,
+    repeated: RepeatedCalls,
+}
+
+/// What serving a record has come to.
+pub(crate) enum Served {
+    /// This is sent.
+    Reply(Reply),
+    /// The reply is sent when it is durable.
+    WhenDurable(Pending),
+    /// Nothing is sent: the call is a repetition of one under way.
+    Nothing,
+    /// The record is no call: the stream makes no sense.
+    NoCall,
+}
+
+/// A call that was carried out, whose reply waits for the intent log.
+pub(crate) struct Pending {
+    xid: u32,
+    procedure: u32,
+    key: Option<CallKey>,
+    head: Writer,
+    file: Box<FileCall>,
+    unsynced: Unsynced,
+}
+
+/// A call whose reply is not known yet.
+struct Begun {
+    xid: u32,
+    procedure: u32,
+    key: Option<CallKey>,
+}
+
+impl Calls {
+    /// Serves a record.
+    pub(crate) fn serve(&self, client: &Client, record: &[u8]) -> Served {
+        let call = match CallHead::decode(record) {
+            Ok(Ok(call)) => call,
+            Ok(Err(Unserved::RpcVersion { xid })) => {
+                return Served::Reply(Reply::other_rpc_version(xid));
+            }
+            Ok(Err(Unserved::Authentication { xid, why })) => {
+                return Served::Reply(Reply::not_authentic(xid, why));
+            }
+            Err(Malformed) => return Served::NoCall,
+        };
+        let failed = |failure| Served::Reply(Reply::failed(call.xid, failure));
+        let (low, high) = match call.program {
+            v3::PROGRAM => (v3::VERSION, v3::VERSION),
+            mount_protocol::PROGRAM => (mount_protocol::VERSION_LOW, mount_protocol::VERSION),
+            _ => return failed(Failure::ProgramUnavailable),
+        };
+        if !(low..=high).contains(&call.version) {
+            return failed(Failure::ProgramMismatch { low, high });
+        }
+        let caller = match call.caller() {
+            Ok(caller) => caller,
+            Err(why) => return Served::Reply(Reply::not_authentic(call.xid, why)),
+        };
+        match call.program {
+            v3::PROGRAM => self.serve_files(client, &call, &caller),
+            _ => self.serve_mounts(client, &call, &caller),
+        }
+    }
+
+    fn asker<'a>(&'a self, client: &'a Client, caller: &'a Caller) -> Asker<'a> {
+        Asker {
+            table: &self.table,
+            client,
+            caller,
+            protocol: Protocol::Nfs3,
+        }
+    }
+
+    fn serve_mounts(&self, client: &Client, call: &CallHead<'_>, caller: &Caller) -> Served {
+        let mut head = Reply::begin(call.xid);
+        let asker = self.asker(client, caller);
+        let which = (call.version, call.procedure);
+        let done = mount_protocol::run(&asker, &self.mounts, which, call.arguments, &mut head);
+        Served::Reply(match done {
+            Some(Ok(())) => Reply::of(head),
+            Some(Err(Malformed)) => Reply::failed(call.xid, Failure::GarbageArguments),
+            None => Reply::failed(call.xid, Failure::ProcedureUnavailable),
+        })
+    }
+
+    fn serve_files(&self, client: &Client, call: &CallHead<'_>, caller: &Caller) -> Served {
+        let key = v3::is_kept(call.procedure).then(|| CallKey::of(client, call));
+        if let Some(key) = key {
+            match self.repeated.begin(key) {
+                Known::New => {}
+                Known::UnderWay => return Served::Nothing,
+                Known::Replied(bytes) => return Served::Reply(Reply::again(&bytes)),
+            }
+        }
+        let begun = Begun {
+            xid: call.xid,
+            procedure: call.procedure,
+            key,
+        };
+        let mut head = Reply::begin(call.xid);
+        let asker = self.asker(client, caller);
+        let failure = match v3::run(&asker, call.procedure, call.arguments, &mut head) {
+            Some(Ok(Outcome::Done(data))) => {
+                return Served::Reply(self.finished(&begun, head, data));
+            }
+            Some(Ok(Outcome::WhenDurable(file, unsynced))) => {
+                let Begun {
+                    xid,
+                    procedure,
+                    key,
+                } = begun;
+                return Served::WhenDurable(Pending {
+                    xid,
+                    procedure,
+                    key,
+                    head,
+                    file,
+                    unsynced,
+                });
+            }
+            Some(Err(Malformed)) => Failure::GarbageArguments,
+            None => Failure::ProcedureUnavailable,
+        };
+        if let Some(key) = key {
+            self.repeated.forget(key);
+        }
+        Served::Reply(Reply::failed(call.xid, failure))
+    }
+
+    /// The reply to a call, which is kept for a repetition.
+    fn finished(&self, begun: &Begun, head: Writer, data: ReadData) -> Reply {
+        let status = head.as_slice().get(RESULT_AT..RESULT_AT + 4);
+        let is_later = status == Some(&Status::JUKEBOX.0.to_be_bytes()[..]);
+        let reply = Reply::with_data(head, data);
+        match begun.key {
+            // The client is to ask again, and then it is carried out.
+            Some(key) if is_later => self.repeated.forget(key),
+            Some(key) => self.repeated.replied(key, reply.head()),
+            None => {}
+        }
+        reply
+    }
+
+    /// Makes durable what these calls did, those of one file system by one log write, and sends
+    /// their replies.
+    pub(crate) fn make_durable(&self, mut pending: Vec<Pending>, send: impl Fn(Reply)) {
+        while let Some(first) = pending.first() {
+            let files = first.file.realm.files().clone();
+            let is_of_it = |other: &Pending| Arc::ptr_eq(other.file.realm.files(), &files);
+            let (together, others): (Vec<_>, Vec<_>) =
+                pending.into_iter().partition(|other| is_of_it(other));
+            pending = others;
+            let unsynced: Vec<Unsynced> = together.iter().map(|one| one.unsynced).collect();
+            let stored = files.sync_together(&unsynced, together[0].file.operation());
+            for one in together {
+                let head = match &stored {
+                    Ok(()) => one.head,
+                    Err(error) => {
+                        let mut head = Reply::begin(one.xid);
+                        v3::put_not_durable(one.procedure, Status::from(error), &mut head);
+                        head
+                    }
+                };
+                let begun = Begun {
+                    xid: one.xid,
+                    procedure: one.procedure,
+                    key: one.key,
+                };
+                send(self.finished(&begun, head, ReadData::default()));
+            }
+        }
+    }
+}
+
+/// Where the result of a call begins: behind the mark of the record and the head of the reply.
+const RESULT_AT: usize = 28;

@@ -1,0 +1,42 @@
+//! NFS: file systems shared with other machines, straight from the pool.
+//!
+//! # Problem
+//! Clients of a network file system outlive the server: they keep handles of files, repeat calls
+//! whose replies were lost, and rely on what was acknowledged. Many of them ask at the same time,
+//! and each sends many requests without waiting for replies.
+//!
+//! # Mechanism
+//! One server serves all shares of a daemon at one TCP port: NFS version 3 ([`v3`]) and its MOUNT
+//! protocol ([`mount_protocol`]). It listens while something is shared ([`NfsServer`]). Connections
+//! are sources of requests for the serving threads of `tarn-serving`, which all front ends share
+//! (`connection`); a call is served from beginning to end in the thread that took it (`calls`).
+//!
+//! A share is a file system of the engine with the options of its property `sharenfs`
+//! ([`share_options`]). The engine shares it when it is mounted, and ends the share before it is
+//! unmounted. A handle has the guid of the dataset (`handle`), so it stays good over restarts,
+//! renames and import on another machine.
+//!
+//! # Not built
+//! NFS version 4, NLM (locks) and NSM, RPC over UDP, RPCSEC_GSS and TLS.
+
+mod calls;
+pub mod client_lists;
+mod client_numbers;
+mod connection;
+mod crossing;
+mod file_call;
+pub mod handle;
+mod listener;
+pub mod mount_protocol;
+mod nfs_server;
+mod port_mapper;
+mod repeated_calls;
+mod rights;
+pub mod rpc;
+mod share;
+pub mod share_options;
+mod share_table;
+pub mod v3;
+pub mod xdr;
+
+pub use nfs_server::{NFS_PORT, NfsServer};

@@ -1,0 +1,177 @@
+//! The server of one daemon: it listens while something is shared.
+
+use crate::calls::Calls;
+use crate::listener::{Listener, POOL};
+use crate::port_mapper::{self, RPCBIND};
+use crate::share::{Share, SharedFiles};
+use crate::share_options::ShareOptions;
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tarn_engine::sharing::{ShareRefusal, ShareRequest, Sharer};
+use tarn_serving::{ServingThreads, SourceKey};
+
+/// The port of NFS.
+pub const NFS_PORT: u16 = 2049;
+
+/// How long the end of requests under way is waited for when a share ends. A guess: longer than a
+/// working pool needs for the largest request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Serves shared file systems.
+pub struct NfsServer {
+    threads: Arc<ServingThreads>,
+    port: u16,
+    /// Whether rpcbind is told.
+    is_registered: bool,
+    calls: Arc<Calls>,
+    /// There while something is shared. Held while a share begins or ends.
+    listening: Mutex<Option<Listening>>,
+}
+
+struct Listening {
+    listener: Arc<Listener>,
+    key: SourceKey,
+}
+
+impl NfsServer {
+    /// A server that shares nothing yet and will listen on this port; 0 for any, which rpcbind is
+    /// not told.
+    pub fn new(threads: Arc<ServingThreads>, port: u16) -> Arc<NfsServer> {
+        Arc::new(NfsServer {
+            threads,
+            port,
+            is_registered: port == NFS_PORT,
+            calls: Arc::default(),
+            listening: Mutex::default(),
+        })
+    }
+
+    /// The port that it listens on; none while nothing is shared.
+    pub fn port(&self) -> Option<u16> {
+        let listening = self.listening();
+        listening
+            .as_ref()
+            .map(|listening| listening.listener.port())
+    }
+
+    fn listening(&self) -> MutexGuard<'_, Option<Listening>> {
+        // A thread that panicked under the lock left the socket as it was.
+        self.listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Listens, if it does not yet.
+    fn listen(&self, listening: &mut Option<Listening>) -> Result<(), ShareRefusal> {
+        if listening.is_some() {
+            return Ok(());
+        }
+        let opened = Listener::open(self.port, &self.threads, self.calls.clone());
+        let listener = Arc::new(opened.map_err(|error| ShareRefusal::Failed(self.reason(&error)))?);
+        let key = self.threads.add(listener.clone(), POOL);
+        let key = key.map_err(|errno| ShareRefusal::Failed(self.reason(&errno.into())))?;
+        let port = listener.port();
+        *listening = Some(Listening { listener, key });
+        if self.is_registered {
+            tell_rpcbind(move || {
+                // Without rpcbind, clients name the port.
+                let _ = port_mapper::register(RPCBIND, port);
+            });
+        }
+        Ok(())
+    }
+
+    /// Why the port cannot be listened on.
+    fn reason(&self, error: &std::io::Error) -> String {
+        let port = self.port;
+        match error.kind() {
+            ErrorKind::AddrInUse => format!(
+                "TCP port {port} is in use, as by the NFS server of the kernel: stop that one \
+                 (systemctl stop nfs-server), or start tarnd with --nfs-port and another port"
+            ),
+            _ => format!(
+                "cannot listen on TCP port {port}: {}",
+                tarn_engine::words_of(error)
+            ),
+        }
+    }
+
+    /// Listens no longer when nothing is shared.
+    fn stop_when_idle(&self, listening: &mut Option<Listening>) {
+        if self.calls.table.now().all().next().is_some() {
+            return;
+        }
+        if let Some(Listening { listener, key }) = listening.take() {
+            let _ = self.threads.remove(key, PATIENCE);
+            listener.end_connections();
+            if self.is_registered {
+                tell_rpcbind(|| port_mapper::unregister(RPCBIND));
+            }
+        }
+    }
+}
+
+/// Tells rpcbind something in a thread of its own, so that no share waits for it.
+fn tell_rpcbind(tell: impl FnOnce() + Send + 'static) {
+    let named = std::thread::Builder::new().name("nfs-rpcbind".to_string());
+    let _ = named.spawn(tell);
+}
+
+impl Sharer for NfsServer {
+    fn check(&self, options: &str) -> Result<(), ShareRefusal> {
+        let parsed = ShareOptions::parse(options);
+        parsed
+            .map(drop)
+            .map_err(|error| ShareRefusal::Failed(error.to_string()))
+    }
+
+    fn share(&self, request: ShareRequest<'_>) -> Result<(), ShareRefusal> {
+        let options = ShareOptions::parse(request.options);
+        let options = options.map_err(|error| ShareRefusal::Failed(error.to_string()))?;
+        let mut listening = self.listening();
+        let guid = request.tree.guid();
+        let present = self.calls.table.now().with_guid(guid).cloned();
+        let is_same = |share: &Arc<Share>| Arc::ptr_eq(share.shared.files(), request.tree.files());
+        let shared = match present {
+            Some(share) if is_same(&share) => share.shared.clone(),
+            Some(share) => return Err(ShareRefusal::SameGuid(share.dataset.clone())),
+            None => SharedFiles::new(request.tree),
+        };
+        self.listen(&mut listening)?;
+        self.calls.table.insert(Arc::new(Share {
+            dataset: request.dataset.to_string(),
+            path: request.path.to_path_buf(),
+            options,
+            shared,
+        }));
+        Ok(())
+    }
+
+    fn unshare(&self, guid: u64) -> Result<(), ShareRefusal> {
+        let mut listening = self.listening();
+        let Some(share) = self.calls.table.now().with_guid(guid).cloned() else {
+            return Ok(());
+        };
+        share.shared.close();
+        if !share.shared.wait_until_quiet(PATIENCE) {
+            share.shared.open_again();
+            return Err(ShareRefusal::Busy);
+        }
+        drop(self.calls.table.remove(guid));
+        self.stop_when_idle(&mut listening);
+        Ok(())
+    }
+
+    fn abandon(&self, guid: u64) {
+        let mut listening = self.listening();
+        if let Some(share) = self.calls.table.remove(guid) {
+            share.shared.close();
+        }
+        self.stop_when_idle(&mut listening);
+    }
+
+    fn is_shared(&self, guid: u64) -> bool {
+        self.calls.table.now().with_guid(guid).is_some()
+    }
+}

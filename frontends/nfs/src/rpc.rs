@@ -1,0 +1,6 @@
+//! ONC RPC version 2 (RFC 5531): calls, replies, and records in a byte stream.
+
+pub mod authentication;
+pub mod call;
+pub mod record;
+pub mod reply;

@@ -1,0 +1,132 @@
+//! Replies: a head made of numbers, and the contents of a file from the cache where there are any.
+
+use crate::rpc::authentication::Rejected;
+use crate::rpc::record::LAST_FRAGMENT;
+use crate::xdr::{Writer, padding_of};
+use tarn_engine::files::ReadData;
+
+const REPLY: u32 = 1;
+const ACCEPTED: u32 = 0;
+const DENIED: u32 = 1;
+const RPC_MISMATCH: u32 = 0;
+const AUTH_ERROR: u32 = 1;
+const NO_VERIFIER: u32 = 0;
+
+/// Why a call that was accepted has no result: an `accept_stat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The program is not served here.
+    ProgramUnavailable,
+    /// It is served in these versions.
+    ProgramMismatch {
+        /// The lowest.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+    /// The program has no such procedure.
+    ProcedureUnavailable,
+    /// The arguments cannot be decoded.
+    GarbageArguments,
+}
+
+/// A reply, with the mark of its record.
+#[derive(Debug, Default)]
+pub struct Reply {
+    head: Writer,
+    data: ReadData,
+}
+
+/// Zeros behind data whose length is no multiple of four.
+const ZEROS: [u8; 3] = [0; 3];
+
+impl Reply {
+    /// The head of a result: the body is appended to the writer.
+    pub fn begin(xid: u32) -> Writer {
+        let mut writer = accepted(xid);
+        writer.u32(0);
+        writer
+    }
+
+    /// A result without data of files.
+    pub fn of(head: Writer) -> Reply {
+        Reply::with_data(head, ReadData::default())
+    }
+
+    /// A result that ends with the contents of a file, whose length the head has.
+    pub fn with_data(mut head: Writer, data: ReadData) -> Reply {
+        let length = head.len() + data.len() + padding_of(data.len()) - 4;
+        let length = u32::try_from(length).expect("a reply has at most some MiB");
+        head.put_u32(0, LAST_FRAGMENT | length);
+        Reply { head, data }
+    }
+
+    /// A call that was accepted and has no result.
+    pub fn failed(xid: u32, failure: Failure) -> Reply {
+        let mut writer = accepted(xid);
+        match failure {
+            Failure::ProgramUnavailable => writer.u32(1),
+            Failure::ProgramMismatch { low, high } => writer.u32(2).u32(low).u32(high),
+            Failure::ProcedureUnavailable => writer.u32(3),
+            Failure::GarbageArguments => writer.u32(4),
+        };
+        Reply::of(writer)
+    }
+
+    /// A call of another version of RPC.
+    pub fn other_rpc_version(xid: u32) -> Reply {
+        let mut writer = denied(xid);
+        writer.u32(RPC_MISMATCH).u32(2).u32(2);
+        Reply::of(writer)
+    }
+
+    /// A call whose credentials are refused.
+    pub fn not_authentic(xid: u32, why: Rejected) -> Reply {
+        let mut writer = denied(xid);
+        writer.u32(AUTH_ERROR).u32(why.number());
+        Reply::of(writer)
+    }
+
+    /// A reply that was kept as bytes.
+    pub fn again(bytes: &[u8]) -> Reply {
+        let mut head = Writer::new();
+        head.fixed(bytes);
+        debug_assert_eq!(head.len(), bytes.len(), "a reply is whole words");
+        Reply {
+            head,
+            data: ReadData::default(),
+        }
+    }
+
+    /// The bytes of a reply without data of files.
+    pub fn head(&self) -> &[u8] {
+        self.head.as_slice()
+    }
+
+    /// All bytes, in parts.
+    pub fn parts(&self) -> Vec<&[u8]> {
+        let data = self.data.parts();
+        let mut parts = Vec::with_capacity(data.len() + 2);
+        parts.push(self.head.as_slice());
+        parts.extend(data);
+        let padding = padding_of(self.data.len());
+        if padding > 0 {
+            parts.push(&ZEROS[..padding]);
+        }
+        parts
+    }
+}
+
+fn accepted(xid: u32) -> Writer {
+    let mut writer = Writer::new();
+    // The first number is the mark of the record, which is put there in the end.
+    writer.u32(0).u32(xid).u32(REPLY).u32(ACCEPTED);
+    writer.u32(NO_VERIFIER).u32(0);
+    writer
+}
+
+fn denied(xid: u32) -> Writer {
+    let mut writer = Writer::new();
+    writer.u32(0).u32(xid).u32(REPLY).u32(DENIED);
+    writer
+}
