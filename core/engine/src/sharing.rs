@@ -53,6 +53,10 @@ pub trait Sharer: Send + Sync {
     /// `Busy` when that takes too long: it is still shared.
     fn unshare(&self, guid: u64) -> Result<(), ShareRefusal>;
 
+    /// The share of the dataset with this guid is about to end for a moment, since the file system
+    /// is unmounted for a change: clients are told to ask again, not that their handles are stale.
+    fn interrupt(&self, guid: u64);
+
     /// Ends the share of a pool that was given up, and waits for no request.
     fn abandon(&self, guid: u64);
 

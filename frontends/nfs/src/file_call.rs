@@ -30,7 +30,7 @@ pub(crate) enum NotServed {
     Stale,
     /// The client may not use the share.
     NotAllowed,
-    /// The pool is suspended: the client asks again later.
+    /// The pool is suspended, or the share comes back soon: the client asks again later.
     Suspended,
     /// The file cannot be read.
     Failed(PosixError),
@@ -177,6 +177,14 @@ impl Asker<'_> {
         }
     }
 
+    /// Why a share is not there.
+    fn missing(&self, guid: u64) -> NotServed {
+        match self.table.may_come(guid) {
+            true => NotServed::Suspended,
+            false => NotServed::Stale,
+        }
+    }
+
     /// Enters a share.
     pub(crate) fn enter(
         &self,
@@ -186,7 +194,8 @@ impl Asker<'_> {
         let client = self.client;
         let access = share.options.access_of(client.address, client.port);
         let access = access.ok_or(NotServed::NotAllowed)?;
-        let pass = share.shared.enter().ok_or(NotServed::Stale)?;
+        let pass = share.shared.enter();
+        let pass = pass.ok_or_else(|| self.missing(share.shared.tree.guid()))?;
         let tree = share.shared.tree.clone();
         if tree.is_suspended() {
             return Err(NotServed::Suspended);
@@ -228,7 +237,9 @@ impl Asker<'_> {
     ) -> Result<FileCall, NotServed> {
         let handle = Handle::decode(handle)?;
         let shares = self.table.now();
-        let share = shares.with_guid(handle.share()).ok_or(NotServed::Stale)?;
+        let Some(share) = shares.with_guid(handle.share()) else {
+            return Err(self.missing(handle.share()));
+        };
         let mut realm = self.enter(&shares, share)?;
         if let Some(within) = handle.snapshot {
             let who = self.who(HolderId::NONE);

@@ -99,7 +99,9 @@ impl NfsServer {
 
     /// Listens no longer when nothing is shared.
     fn stop_when_idle(&self, listening: &mut Option<Listening>) {
-        if self.calls.table.now().all().next().is_some() {
+        // A share that was interrupted comes back: its clients keep their connections.
+        let table = &self.calls.table;
+        if table.now().all().next().is_some() || table.is_interrupted() {
             return;
         }
         if let Some(Listening { listener, key }) = listening.take() {
@@ -161,6 +163,12 @@ impl Sharer for NfsServer {
         drop(self.calls.table.remove(guid));
         self.stop_when_idle(&mut listening);
         Ok(())
+    }
+
+    fn interrupt(&self, guid: u64) {
+        if self.is_shared(guid) {
+            self.calls.table.interrupt(guid);
+        }
     }
 
     fn abandon(&self, guid: u64) {

@@ -11,15 +11,39 @@
 use crate::share::Share;
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 use tarn_engine::files::{ClientId, Credentials, FileKind, ObjectId, OperationKind, Protocol, Who};
 
+/// How long after the start of the daemon the share of a handle may still come. A guess: longer
+/// than mounting thousands of file systems takes.
+const START_PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long a share that was interrupted may take to come back. A guess, as above.
+const INTERRUPTION_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Most ended shares that are remembered. A guess; it bounds memory.
+const ENDED_MAX: usize = 64 << 10;
+
 /// All shares.
-#[derive(Default)]
 pub(crate) struct ShareTable {
     present: RwLock<Arc<Shares>>,
     /// Held by the one thread that makes the next table.
     changing: Mutex<()>,
+    started: Instant,
+    /// Shares that have ended, by guid: until when they may come back.
+    ended: Mutex<BTreeMap<u64, Instant>>,
+}
+
+impl Default for ShareTable {
+    fn default() -> ShareTable {
+        ShareTable {
+            present: RwLock::default(),
+            changing: Mutex::default(),
+            started: Instant::now(),
+            ended: Mutex::default(),
+        }
+    }
 }
 
 /// The shares at one time.
@@ -38,8 +62,38 @@ impl ShareTable {
         present.clone()
     }
 
+    /// Whether a share that is not in the table may come in a moment: the daemon has just started,
+    /// or its file system is unmounted for a rollback or another change. A client that is told that
+    /// its handle is stale gives errors to its programs, so it is told to ask again.
+    pub(crate) fn may_come(&self, guid: u64) -> bool {
+        match self.ended().get(&guid) {
+            Some(until) => Instant::now() < *until,
+            None => self.started.elapsed() < START_PATIENCE,
+        }
+    }
+
+    /// A share is about to end, and comes back soon.
+    pub(crate) fn interrupt(&self, guid: u64) {
+        let mut ended = self.ended();
+        if ended.len() < ENDED_MAX {
+            ended.insert(guid, Instant::now() + INTERRUPTION_PATIENCE);
+        }
+    }
+
+    /// Whether a share is to come back soon.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        let now = Instant::now();
+        self.ended().values().any(|until| now < *until)
+    }
+
+    fn ended(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        // A thread that panicked under the lock was inserting or removing one entry.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a share, or replaces the one with its guid.
     pub(crate) fn insert(&self, share: Arc<Share>) {
+        self.ended().remove(&share.shared.tree.guid());
         self.change(|by_guid| {
             by_guid.insert(share.shared.tree.guid(), share.clone());
         });
@@ -48,6 +102,11 @@ impl ShareTable {
     /// Removes a share.
     pub(crate) fn remove(&self, guid: u64) -> Option<Arc<Share>> {
         let mut removed = None;
+        let mut ended = self.ended();
+        if ended.len() < ENDED_MAX {
+            ended.entry(guid).or_insert_with(Instant::now);
+        }
+        drop(ended);
         self.change(|by_guid| removed = by_guid.remove(&guid));
         removed
     }

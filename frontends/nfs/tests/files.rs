@@ -19,6 +19,7 @@ const DQUOT: u32 = 69;
 const STALE: u32 = 70;
 const BADHANDLE: u32 = 10001;
 const NOT_SYNC: u32 = 10002;
+const JUKEBOX: u32 = 10008;
 
 /// Options with which root of a client is root, from any port.
 const OPEN: &str = "rw,no_root_squash,insecure";
@@ -349,6 +350,13 @@ fn handles_stay_good_over_a_restart_and_what_was_acknowledged_is_there() {
     let (_, before) = client.write(&file, 0, b"stable", 2).unwrap();
     let bench = bench.restarted();
     let mut client = bench.client();
+    let mut other = file.clone();
+    other[8] ^= 1;
+    assert_eq!(
+        client.read(&other, 0, 9),
+        Err(JUKEBOX),
+        "its share may still come"
+    );
     assert_eq!(client.read(&file, 0, 99).unwrap().0, b"stable");
     assert_eq!(client.lookup(&root, "f"), Ok(file.clone()));
     let (_, after) = client.write(&file, 0, b"STABLE", 0).unwrap();

@@ -115,6 +115,34 @@ fn a_share_ends_with_its_mount_and_with_the_pool() {
 }
 
 #[test]
+fn a_client_asks_again_while_its_file_system_is_rolled_back() {
+    let bench = Bench::new();
+    bench.create("tank/a", &[("sharenfs", OPEN)]);
+    let mut client = bench.client();
+    let root = client.mount(&bench.path("tank/a")).unwrap();
+    let file = client.create(&root, "f", 0o644).unwrap();
+    client.write(&file, 0, b"old", 2).unwrap();
+    bench.snapshot("tank/a@s");
+    client.write(&file, 0, b"new", 2).unwrap();
+    // A client that asks all the time never hears that its handle is stale.
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(std::sync::atomic::Ordering::SeqCst) {
+                let read = client.read(&file, 0, 9);
+                let told = read.as_ref().err().copied();
+                assert!(read.is_ok() || told == Some(10008), "{told:?}");
+            }
+            assert_eq!(client.read(&file, 0, 9).unwrap().0, b"old");
+        });
+        for _ in 0..5 {
+            bench.roll_back("tank/a@s");
+        }
+        is_done.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+}
+
+#[test]
 fn clients_that_no_list_names_are_refused() {
     let bench = Bench::new();
     bench.create("tank/a", &[("sharenfs", OPEN)]);

@@ -182,6 +182,9 @@ impl Engine {
             refuse_exported(open, followers)?;
             self.close_left_volumes(open)?;
         }
+        for (_, served) in &going {
+            self.interrupt_share(served);
+        }
         let unmounted = self.unmount_these(open, going, extent.ending());
         let unmounted = unmounted.and_then(|in_use| match in_use.first() {
             Some((name, served)) if extent != Extent::Here => Err(in_use_elsewhere(name, served)),

@@ -230,6 +230,13 @@ impl Engine {
         }
     }
 
+    /// The share of a file system that is unmounted for a change comes back with its mount.
+    pub(crate) fn interrupt_share(&self, mounted: &Mounted) {
+        if let Some(sharer) = self.sharer() {
+            sharer.interrupt(mounted.held.guid());
+        }
+    }
+
     /// Ends the share of a file system whose pool was given up.
     pub(crate) fn abandon_share(&self, open: &OpenPool, mounted: &Mounted) {
         if let Some(sharer) = self.sharer() {

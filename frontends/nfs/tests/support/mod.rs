@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
-use tarn_administration::messages::dataset::{Create, Set, Share, Snapshot, Unmount, Unshare};
+use tarn_administration::messages::dataset::{
+    Create, Rollback, Set, Share, Snapshot, Unmount, Unshare,
+};
 use tarn_administration::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::instance::Instance;
 use tarn_engine::mounts::{
@@ -207,6 +209,16 @@ impl Bench {
         };
         self.administrator
             .dataset_snapshot(&Call::default(), take)
+            .unwrap();
+    }
+
+    pub fn roll_back(&self, name: &str) {
+        let request = Rollback {
+            name: name.to_string(),
+            ..Rollback::default()
+        };
+        self.administrator
+            .dataset_rollback(&Call::default(), request)
             .unwrap();
     }
 
