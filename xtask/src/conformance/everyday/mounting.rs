@@ -17,6 +17,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario::new("canmount-off-keeps-children", canmount_off),
     Scenario::new("upgrade-unmounts-nothing", upgrade_unmounts_nothing),
     Scenario::new("inert-properties-say-so", inert_properties),
+    Scenario::new("shares-over-nfs", shares_over_nfs),
 ];
 
 /// `zfs unmount` takes a mount away, `zfs mount` brings it back with what was written.
@@ -197,4 +198,32 @@ fn inert_properties(here: &Setting) -> Outcome {
     let set = here.ends_with(0, &format!("zfs set mountpoint={place} {POOL}"))?;
     let expected = format!("cannot mount '{place}': failed to create mountpoint: File exists\n");
     expect("a place that is a file", expected, set.stderr)
+}
+
+/// A mount and a client of NFS (libnfs) see the same files; a share outlives the daemon and ends
+/// with `zfs unshare`.
+fn shares_over_nfs(here: &Setting) -> Outcome {
+    let seen = here.script(
+        r#"
+        cd /; command -v nfs-cp >/dev/null || { apt-get -qq update && apt-get -qq install -y libnfs-utils; } >/dev/null 2>&1
+        tarn stop >/dev/null
+        export TARN_NFS_PORT=$(python3 -c 'import socket; s = socket.socket(socket.AF_INET6); s.bind(("::", 0)); print(s.getsockname()[1])')
+        zfs create -o sharenfs=rw,no_root_squash,insecure everyday/a; zfs create everyday/a/b
+        m=$(zfs get -Ho value mountpoint everyday/a); u=nfs://127.0.0.1$m; q="?nfsport=$TARN_NFS_PORT&mountport=$TARN_NFS_PORT"
+        head -c 3000001 /dev/urandom >$DIR/f; nfs-cp $DIR/f "$u/f$q" >/dev/null; cmp $DIR/f $m/f && echo written
+        cp $DIR/f $m/b/g; nfs-cat "$u/b/g$q" | cmp - $DIR/f && echo read below
+        nfs-ls "$u$q" | awk '{ print $1, $5, $6 }' | LC_ALL=C sort
+        zfs snapshot everyday/a@s; echo new >$m/f; sync $m/f; nfs-cat "$u/f$q"; nfs-cat "$u/.zfs/snapshot/s/f$q" | cmp - $DIR/f && echo old
+        kill -9 $(cat $TARN_DIR/tarnd.lock); until zfs list everyday >/dev/null 2>&1; do :; done; nfs-cat "$u/f$q"
+        zfs share everyday/a 2>&1 || echo "=> $?"; zfs unshare everyday/a; nfs-cat "$u/f$q" >/dev/null 2>&1 || echo gone
+        zfs unshare everyday/a 2>&1 || echo "=> $?"; zfs share -a; nfs-cat "$u/f$q"
+        zfs set sharenfs=sec=krb5 everyday/a 2>&1 | sed 's/.*: //'
+        zfs inherit sharenfs everyday/a; nfs-ls "$u$q" >/dev/null 2>&1 || echo ended; tarn stop >/dev/null
+        "#,
+    )?;
+    let expected = "written\nread below\n-rw-rw---- 3000001 f\ndrwxr-xr-x 3 b\nnew\nold\nnew\n\
+        cannot share 'everyday/a': filesystem already shared\n=> 1\ngone\n\
+        cannot unshare 'everyday/a': not currently shared\n=> 1\nnew\n\
+        sharenfs option 'sec=krb5' is not supported by this version of Tarn\nended";
+    expect("what clients see", expected, seen.trim_end())
 }
