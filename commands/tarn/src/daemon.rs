@@ -17,12 +17,13 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:",
+    short: ":jc:n:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
         ("let-processors-sleep", "let-processors-sleep"),
         ("no-admin-snapshot", "no-admin-snapshot"),
+        ("nbd-listen", "n"),
     ],
 };
 
@@ -149,6 +150,7 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
         match name {
             "j" => is_json = true,
             "c" => handed_on.push(format!("--cache-size={value}")),
+            "n" => handed_on.push(format!("--nbd-listen={value}")),
             flag => handed_on.push(format!("--{flag}")),
         }
     }

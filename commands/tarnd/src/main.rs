@@ -61,6 +61,10 @@ struct Arguments {
     /// .zfs/snapshot
     #[arg(long)]
     no_admin_snapshot: bool,
+    /// Serve volumes by NBD on this TCP address too (127.0.0.1:10809), to whoever reaches it; may
+    /// be given several times
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    nbd_listen: Vec<std::net::SocketAddr>,
 }
 
 /// Exit code of a daemon that was told to stop and could not store everything. It differs from that
@@ -94,6 +98,7 @@ fn main() -> ExitCode {
                 Ok(port) => port,
                 Err(why) => return failed(&why),
             },
+            nbd_addresses: arguments.nbd_listen,
         };
         match serve::run(&instance, options) {
             Err(error @ ServeError::NotStored) => {

@@ -3,6 +3,7 @@
 use crate::event_programs;
 use crate::host::{self, IdentityError};
 use crate::lock::{self, LockError};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tarn_api::server::{Control, serve};
 use tarn_engine::instance::Instance;
 use tarn_engine::{Engine, EngineOptions};
 use tarn_fuse::FuseMounter;
+use tarn_nbd::{Listening, NbdServer};
 use tarn_nfs::NfsServer;
 use tarn_serving::{AwakeProcessors, ServingThreads};
 use tokio::net::UnixListener;
@@ -43,13 +45,21 @@ pub enum ServeError {
         /// The system's error.
         cause: std::io::Error,
     },
+    /// The NBD server cannot listen.
+    #[error("cannot serve NBD at {place}: {}", tarn_engine::words_of(.cause))]
+    Nbd {
+        /// The socket or address.
+        place: String,
+        /// The system's error.
+        cause: std::io::Error,
+    },
     /// It was told to stop, and could not store everything. The log has the details.
     #[error("stopped, and not everything could be stored")]
     NotStored,
 }
 
 /// Options of the command line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Bytes for cached blocks; the engine's default when none.
     pub cache_bytes: Option<u64>,
@@ -59,6 +69,8 @@ pub struct Options {
     pub may_keep_processors_awake: bool,
     /// The TCP port for NFS.
     pub nfs_port: u16,
+    /// TCP addresses at which volumes are served by NBD, beside the instance's socket.
+    pub nbd_addresses: Vec<SocketAddr>,
 }
 
 /// Serves until a signal ends it.
@@ -71,7 +83,8 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let processors = AwakeProcessors::new(options.may_keep_processors_awake);
     let threads = ServingThreads::new(processors).map_err(ServeError::Mounts)?;
     let mounter = Arc::new(FuseMounter::new(threads.clone()));
-    let sharer = NfsServer::new(threads, options.nfs_port);
+    let sharer = NfsServer::new(threads.clone(), options.nfs_port);
+    let nbd_addresses = options.nbd_addresses;
     let options = EngineOptions {
         cache_bytes: options.cache_bytes,
         fixes_snapshot_names: options.fixes_snapshot_names,
@@ -90,17 +103,43 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         log(&warning.to_string());
     }
     let path = instance.socket();
-    let served = answer(instance, engine.clone());
+    let nbd = NbdServer::new(engine.clone(), threads);
+    let served = match listen_for_volumes(&nbd, instance, &nbd_addresses) {
+        Ok(()) => answer(instance, engine.clone()).map_err(|cause| ServeError::Socket {
+            path: path.clone(),
+            cause,
+        }),
+        Err(error) => Err(error),
+    };
     // Without the socket, new clients get an error at once instead of no answer.
     let _ = std::fs::remove_file(&path);
     let _ = std::fs::remove_file(instance.stream_socket());
+    nbd.stop();
+    let _ = std::fs::remove_file(instance.nbd_socket());
     let unstored: Vec<String> = engine.stop().iter().map(ToString::to_string).collect();
     unstored.iter().for_each(|warning| log(warning));
-    served.map_err(|cause| ServeError::Socket { path, cause })?;
+    served?;
     match unstored.is_empty() {
         true => Ok(()),
         false => Err(leave_word(instance, &unstored)),
     }
+}
+
+/// Has the NBD server listen.
+fn listen_for_volumes(
+    nbd: &NbdServer,
+    instance: &Instance,
+    addresses: &[SocketAddr],
+) -> Result<(), ServeError> {
+    let socket = instance.nbd_socket();
+    let unix = (socket.display().to_string(), Listening::Unix(socket));
+    let tcp = addresses.iter();
+    let tcp = tcp.map(|address| (address.to_string(), Listening::Tcp(*address)));
+    for (place, listening) in std::iter::once(unix).chain(tcp) {
+        let listens = nbd.listen(&listening);
+        listens.map_err(|cause| ServeError::Nbd { place, cause })?;
+    }
+    Ok(())
 }
 
 /// Writes the list of what could not be stored, for the command that waits for the end of this

@@ -102,6 +102,11 @@ impl Instance {
         self.run.join("tarnd.streams")
     }
 
+    /// The socket of the NBD server.
+    pub fn nbd_socket(&self) -> PathBuf {
+        self.run.join("nbd.sock")
+    }
+
     /// The file whose lock the running daemon holds.
     pub fn lock(&self) -> PathBuf {
         self.run.join("tarnd.lock")

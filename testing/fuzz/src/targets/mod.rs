@@ -11,6 +11,7 @@ mod frames;
 mod history;
 mod intent_log;
 mod label;
+mod nbd;
 mod nvlist;
 mod small;
 mod space_map;
@@ -74,6 +75,7 @@ pub const ALL: &[Target] = &[
     frames::LZJB,
     frames::ZLE,
     frames::GZIP,
+    nbd::MESSAGES,
 ];
 
 /// The target of this name.

@@ -1,0 +1,255 @@
+//! A client's connection: a source of requests of the serving threads.
+
+use crate::negotiation::Negotiation;
+use crate::protocol::{self, TRANSFER_BYTES_MAX, command, handshake_flag};
+use crate::receiving::{Message, Phase, Received, Receiver};
+use crate::sending::Sender;
+use crate::transmission::Export;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use tarn_engine::Engine;
+use tarn_engine::volumes::VolumeWatcher;
+use tarn_serving::{Next, RequestTraits, Source};
+
+/// From this size on a transfer counts as long.
+const LONG_BYTES: u32 = 64 << 10;
+
+/// A connection.
+pub(crate) struct Connection {
+    engine: Arc<Engine>,
+    number: u32,
+    sender: Arc<Sender>,
+    receiver: Mutex<Receiver>,
+    /// Held while an option is carried out: what the bytes behind it are depends on it.
+    negotiation: Mutex<Negotiation>,
+    export: OnceLock<Export>,
+    has_message: AtomicBool,
+    /// How many bytes commands move that are being carried out.
+    moving: Arc<Moving>,
+    /// Called when the connection has gone.
+    on_end: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Moving {
+    bytes: Mutex<u64>,
+    fewer: Condvar,
+}
+
+/// The bytes of one command.
+pub(crate) struct Moved {
+    moving: Arc<Moving>,
+    bytes: u64,
+}
+
+impl Moving {
+    /// Waits until the command may be carried out beside the others.
+    fn enter(self: &Arc<Self>, bytes: u64) -> Moved {
+        let most = u64::from(TRANSFER_BYTES_MAX);
+        let mut now = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        while *now > 0 && *now + bytes > most {
+            now = self.fewer.wait(now).unwrap_or_else(PoisonError::into_inner);
+        }
+        *now += bytes;
+        Moved {
+            moving: self.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Drop for Moved {
+    fn drop(&mut self) {
+        let mut now = self
+            .moving
+            .bytes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *now -= self.bytes;
+        self.moving.fewer.notify_all();
+    }
+}
+
+/// Ends the connection when its volume ends.
+struct Ender(Weak<Sender>);
+
+impl VolumeWatcher for Ender {
+    /// The protocol has no way to tell: the client asks for the size when it connects.
+    fn size_changed(&self, _: u64) {}
+
+    fn ended(&self) {
+        if let Some(sender) = self.0.upgrade() {
+            sender.close();
+        }
+    }
+}
+
+impl Connection {
+    /// Greets a client that has connected; its socket does not block.
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        socket: OwnedFd,
+        number: u32,
+        on_end: Box<dyn Fn() + Send + Sync>,
+    ) -> Arc<Connection> {
+        let sender = Arc::new(Sender::new(socket));
+        let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
+        sender.send(&[
+            &protocol::GREETING_MAGIC.to_be_bytes(),
+            &protocol::OPTION_MAGIC.to_be_bytes(),
+            &flags.to_be_bytes(),
+        ]);
+        Arc::new(Connection {
+            engine,
+            number,
+            sender,
+            receiver: Mutex::new(Receiver::new()),
+            negotiation: Mutex::new(Negotiation::default()),
+            export: OnceLock::new(),
+            has_message: AtomicBool::new(false),
+            moving: Arc::default(),
+            on_end,
+        })
+    }
+
+    /// Whether the client has chosen an export.
+    pub(crate) fn is_negotiated(&self) -> bool {
+        self.export.get().is_some()
+    }
+
+    /// Ends the connection.
+    pub(crate) fn close(&self) {
+        self.sender.close();
+    }
+
+    fn negotiation(&self) -> MutexGuard<'_, Negotiation> {
+        // A thread that panicked in here has answered an option or not; the client finds out.
+        self.negotiation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn receiver(&self) -> MutexGuard<'_, Receiver> {
+        self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries out an option, and begins the transmission where it chose an export.
+    fn negotiate(&self, negotiation: &mut Negotiation, option: u32, data: &[u8]) {
+        let chosen = negotiation.answer(&self.engine, &self.sender, option, data);
+        let Some(volume) = chosen else { return };
+        volume.watch(Arc::new(Ender(Arc::downgrade(&self.sender))));
+        // The volume may have ended before it was watched.
+        if volume.is_ended() {
+            self.sender.close();
+        }
+        let block_size = usize::try_from(volume.block_size()).unwrap_or(0);
+        let export = Export::new(volume, negotiation, self.number);
+        assert!(
+            self.export.set(export).is_ok(),
+            "an export is chosen once, as commands follow"
+        );
+        let mut receiver = self.receiver();
+        receiver.phase = Phase::Commands { block_size };
+        self.has_message
+            .store(receiver.has_message(), Ordering::SeqCst);
+    }
+}
+
+impl Source for Connection {
+    type Request = Option<(Message, Option<Moved>)>;
+    type DelayedReply = Infallible;
+
+    fn new_request() -> Self::Request {
+        None
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.sender.socket().as_fd()
+    }
+
+    fn take_request(&self, request: &mut Self::Request) -> Next {
+        // What comes behind an option that is being carried out is not known yet.
+        let negotiation = match self.export.get() {
+            Some(_) => None,
+            None => Some(self.negotiation()),
+        };
+        if self.sender.is_closing() {
+            return Next::Ended;
+        }
+        let mut receiver = self.receiver();
+        let received = receiver.receive(self.sender.socket());
+        self.has_message
+            .store(receiver.has_message(), Ordering::SeqCst);
+        drop(receiver);
+        drop(negotiation);
+        let message = match received {
+            Received::Message(message) => message,
+            Received::Nothing => return Next::Nothing,
+            Received::Ended => return Next::Ended,
+        };
+        let mut traits = RequestTraits {
+            is_long: false,
+            is_waited_for: true,
+            may_delay_reply: false,
+        };
+        let mut moved = None;
+        if let Message::Command(command, _) = &message {
+            if command.command == command::DISC {
+                return Next::Ended;
+            }
+            traits.is_long = command.length >= LONG_BYTES;
+            let bytes = match command.command {
+                command::READ | command::WRITE => command.length.min(TRANSFER_BYTES_MAX),
+                _ => 0,
+            };
+            moved = Some(self.moving.enter(bytes.into()));
+        }
+        *request = Some((message, moved));
+        Next::Request(traits)
+    }
+
+    fn has_request_in_memory(&self) -> bool {
+        self.has_message.load(Ordering::SeqCst)
+    }
+
+    fn may_have_owners(&self) -> bool {
+        false
+    }
+
+    fn serve(&self, request: &mut Self::Request) -> Option<Infallible> {
+        let (message, moved) = request.take()?;
+        match (message, self.export.get()) {
+            (Message::Command(command, payload), Some(export)) => {
+                export.carry_out(command, payload, &self.sender);
+            }
+            (Message::Flags(flags), None) => {
+                if !self.negotiation().take_flags(flags) {
+                    self.sender.close();
+                }
+            }
+            (Message::Option(option, data), None) => {
+                self.negotiate(&mut self.negotiation(), option, &data);
+            }
+            // The phases exclude it.
+            _ => self.sender.close(),
+        }
+        drop(moved);
+        None
+    }
+
+    fn reply_when_durable(&self, delayed: Vec<Infallible>) {
+        debug_assert!(delayed.is_empty(), "no reply is delayed");
+    }
+
+    fn gone(&self) {
+        self.sender.close();
+        self.negotiation().release(&self.engine);
+        if let Some(export) = self.export.get() {
+            // What could not be stored is told by the pool.
+            let _ = self.engine.release_volume(export.volume());
+        }
+        (self.on_end)();
+    }
+}
