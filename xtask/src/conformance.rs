@@ -3,7 +3,7 @@
 //! # Mechanism
 //! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a
 //! model; [`kill`] ends the daemon in the middle of work and looks at what is left; [`databases`]
-//! does so under databases; [`survive`] takes devices away; [`streams`] cuts streams of snapshots,
+//! does so under databases, [`volumes`] under clients of volumes; [`survive`] takes devices away; [`streams`] cuts streams of snapshots,
 //! and goes on with them; [`policies`] has programs of others take, keep and replicate snapshots;
 //! [`everyday`] does what users do; [`abuse`] gives every command hostile arguments; [`programs`]
 //! has real programs do the same on ext4 and compares. Each has an instance of its own, a pool of
@@ -23,6 +23,7 @@ mod programs;
 mod streams;
 mod suite;
 mod survive;
+mod volumes;
 mod xfstests;
 mod zts;
 
@@ -52,7 +53,7 @@ pub struct Arguments {
     /// fsx: how many seeds, at the same time
     #[arg(long, default_value_t = 4)]
     pub seeds: u64,
-    /// kill, databases: how often the daemon is killed
+    /// kill, databases, volumes: how often the daemon is killed
     #[arg(long, default_value_t = 20)]
     pub kills: u32,
     /// streams: how often streams are cut
@@ -91,6 +92,8 @@ pub enum Test {
     Survive,
     /// sanoid, syncoid and zfs-auto-snapshot: a day of policy, and replication
     Policies,
+    /// Volumes by NBD: qemu's and libnbd's programs, and the daemon killed under writes
+    Volumes,
     /// Streams of snapshots, cut at random bytes and gone on with
     Streams,
     /// What people and programs meet on a mount, at a prompt and in a daemon
@@ -127,6 +130,9 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Survive) {
         steps.run("devices that are gone", || survive::survive(arguments));
     }
+    if wanted(Test::Volumes) {
+        steps.run("volumes", || volumes::volumes(arguments));
+    }
     if wanted(Test::Streams) {
         steps.run("streams that are cut", || streams::streams(arguments));
     }
@@ -159,6 +165,7 @@ pub fn small() -> Outcome {
             Test::Fsx,
             Test::Kill,
             Test::Databases,
+            Test::Volumes,
             Test::Streams,
             Test::Policies,
             Test::Everyday,
