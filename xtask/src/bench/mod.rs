@@ -26,6 +26,7 @@ mod log_device;
 mod parity;
 mod peers;
 mod scans;
+mod served_blocks;
 mod streams;
 mod table;
 
@@ -54,7 +55,7 @@ const PRIORITY: &str = "-15";
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Only loads whose name contains this, such as read; or log device, picket fence, streams,
-    /// scans, parity, or checksums
+    /// scans, served blocks, parity, or checksums
     #[arg(long)]
     only: Option<String>,
     /// Small sizes and three rounds: a look, not a verdict to rely on
@@ -132,15 +133,17 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         arguments.asks_for("parity"),
         arguments.asks_for("checksums"),
     );
-    let is_of_programs = log_device || fence || streams || scans || !loads.is_empty();
+    let served = arguments.asks_for(served_blocks::NAME);
+    let is_of_programs = log_device || fence || streams || scans || served || !loads.is_empty();
     if !is_of_programs && !parity && !checksums {
         let names = Load::ALL.map(|load| load.to_string()).join(", ");
         return Err(format!(
-            "nothing has such a name: there are {names}, {}, {}, {}, {}, parity, checksums",
+            "nothing has such a name: there are {names}, {}, {}, {}, {}, {}, parity, checksums",
             log_device::NAME,
             fence::NAME,
             streams::NAME,
-            scans::NAME
+            scans::NAME,
+            served_blocks::NAME
         )
         .into());
     }
@@ -182,6 +185,17 @@ pub fn bench(arguments: &Arguments) -> Outcome {
             ..extent
         };
         failed.extend(scans::measure(&memory, extent)?);
+    }
+    if served {
+        let extent = match arguments.quick {
+            true => served_blocks::Extent::QUICK,
+            false => served_blocks::Extent::FULL,
+        };
+        let extent = served_blocks::Extent {
+            rounds: arguments.rounds.unwrap_or(extent.rounds),
+            ..extent
+        };
+        failed.extend(served_blocks::measure(&memory, extent)?);
     }
     // OpenZFS measures itself for minutes and cannot be told to do less.
     let is_short = arguments.quick && arguments.only.is_none();
