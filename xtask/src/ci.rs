@@ -10,14 +10,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
-use serde_json::Value;
-use tarn_oracle::tools::is_in_path;
-
+use crate::debian_packages::install_missing;
 use crate::workspace::{Outcome, Steps, cargo, duration, output, run};
 use crate::{build, conformance, demo, fuzz, golden, hostile, oracle, scale, sim, tidy};
+use serde_json::Value;
 
 /// Programs the steps start, and the Debian package each is in.
 const NEEDED: [(&str, &str); 4] = [
@@ -153,37 +151,6 @@ fn docs() -> Outcome {
 /// Installs what is missing of all that the checks call, or says what to install.
 pub fn install_needed() -> Outcome {
     install_missing(&NEEDED)
-}
-
-/// Installs the packages of those programs that are missing, or says what to install.
-pub fn install_missing(needed: &[(&str, &'static str)]) -> Outcome {
-    let missing: Vec<&str> = needed
-        .iter()
-        .filter(|(program, _)| !is_in_path(program))
-        .map(|(_, package)| *package)
-        .collect();
-    install(&missing)
-}
-
-/// Installs Debian packages, when we are root and there are any to install.
-pub fn install(packages: &[&str]) -> Outcome {
-    if packages.is_empty() {
-        return Ok(());
-    }
-    let list = packages.join(" ");
-    if !rustix::process::geteuid().is_root() || !is_in_path("apt-get") {
-        return Err(format!("missing on this machine: install {list}").into());
-    }
-    println!("installing {list}");
-    let apt = |arguments: &[&str]| {
-        let mut apt = Command::new("apt-get");
-        run(apt
-            .args(["-qq", "-o", "Dpkg::Use-Pty=0"])
-            .args(arguments)
-            .env("DEBIAN_FRONTEND", "noninteractive"))
-    };
-    apt(&["update"])?;
-    apt(&[&["install", "-y", "--no-install-recommends"], packages].concat())
 }
 
 #[cfg(test)]

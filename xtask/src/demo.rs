@@ -24,7 +24,7 @@ use tarn_oracle::instance;
 use tarn_oracle::tools::{Unpacked, is_in_path};
 
 use crate::build;
-use crate::ci::install;
+use crate::debian_packages::install;
 use crate::workspace::{Outcome, checkout, duration, programs, run, scratch, target};
 
 /// The pool's name.

@@ -10,6 +10,7 @@ mod build;
 mod changes;
 mod ci;
 mod conformance;
+mod debian_packages;
 mod demo;
 mod fuzz;
 mod golden;

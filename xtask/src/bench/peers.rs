@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tarn_oracle::instance::Instance;
 use tarn_oracle::tools::{Source, Unpacked, is_in_path, unpack_debian};
 
-use crate::ci::install;
+use crate::debian_packages::install;
 use crate::workspace::{Outcome, output, programs, scratch, target};
 
 /// The size of every disk.

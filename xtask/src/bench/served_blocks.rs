@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tarn_oracle::instance::Instance;
 
 use super::table::{NOISE, median};
-use crate::ci::install_missing;
+use crate::debian_packages::install_missing;
 use crate::workspace::{Outcome, output, programs, scratch};
 
 /// What is asked for to have this measured.

@@ -34,7 +34,7 @@ use tarn_workload::twister::Twister;
 
 use super::crash::{self, HANG_LIMIT, Work, copy_images};
 use super::{Arguments, POOL};
-use crate::ci;
+use crate::debian_packages;
 use crate::workspace::{Outcome, openzfs, programs, scratch};
 
 /// Sparse.
@@ -55,7 +55,7 @@ const READY: Duration = Duration::from_secs(120);
 /// Kills the daemon as often as asked, half of it on a pool with a log device.
 pub fn databases(arguments: &Arguments) -> Outcome {
     if !is_in_path("sqlite3") {
-        ci::install(&["sqlite3"])?;
+        debian_packages::install(&["sqlite3"])?;
     }
     let tools = openzfs()?;
     let mut chance = Twister::new(arguments.seed ^ 0x6461_7461);

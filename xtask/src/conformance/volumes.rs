@@ -29,7 +29,7 @@ use tarn_workload::twister::Twister;
 use super::crash::{self, HANG_LIMIT, Work, copy_images};
 use super::{Arguments, POOL};
 use crate::changes;
-use crate::ci;
+use crate::debian_packages;
 use crate::workspace::{Outcome, openzfs, programs, scratch};
 
 /// Sparse.
@@ -46,7 +46,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// Copies, compares, and kills the daemon as often as asked.
 pub fn volumes(arguments: &Arguments) -> Outcome {
-    ci::install_missing(&[("qemu-img", "qemu-utils"), ("nbdcopy", "libnbd-bin")])?;
+    debian_packages::install_missing(&[("qemu-img", "qemu-utils"), ("nbdcopy", "libnbd-bin")])?;
     let tools = openzfs()?;
     let mut chance = Twister::new(arguments.seed ^ 0x6e62_6421);
     let scene = Scene::make()?;

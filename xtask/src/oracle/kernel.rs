@@ -26,7 +26,7 @@ use super::{
     Arguments, Case, cases, clone_logs, half_done, logs, make_pool, snapshots, streams, volume_logs,
 };
 use crate::changes::{self, Listing};
-use crate::ci;
+use crate::debian_packages;
 use crate::workspace::{Outcome, Steps, cargo, checkout, programs, run, scratch, target};
 
 /// Software emulation is some twenty times slower than the machine.
@@ -81,7 +81,7 @@ exit $failed
 
 /// Makes the pools, lends them to the kernel module, and takes them back.
 pub fn kernel(arguments: &Arguments) -> Outcome {
-    ci::install_missing(&[("modprobe", "kmod")])?;
+    debian_packages::install_missing(&[("modprobe", "kmod")])?;
     let machine = Machine::find(&checkout())?;
     let share = scratch("oracle-vm");
     let host = scratch("oracle-vm-host");

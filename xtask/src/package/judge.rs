@@ -12,7 +12,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::ci::install_missing;
+use crate::debian_packages::install_missing;
 use crate::workspace::{Outcome, remove_folder, run, target};
 
 /// Programs that this needs, and the Debian package each is in.

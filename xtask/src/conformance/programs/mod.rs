@@ -48,7 +48,7 @@ use self::account::Account;
 use self::side::{Kind, Side};
 use super::Arguments;
 use super::loop_devices;
-use crate::ci::install;
+use crate::debian_packages::install;
 use crate::workspace::{Outcome, duration, remove_folder, scratch};
 
 /// How long a step may take unless its program says otherwise.

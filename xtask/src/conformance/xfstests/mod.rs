@@ -25,7 +25,7 @@ use tarn_oracle::program;
 
 use super::Arguments;
 use super::known::{Ended, Known, Verdict};
-use crate::ci;
+use crate::debian_packages;
 use crate::workspace::{Outcome, programs, remove_folder, scratch};
 use mount_helper::MountHelper;
 use not_run::Reasons;
@@ -90,7 +90,7 @@ pub fn xfstests(arguments: &Arguments) -> Outcome {
             false => Err(missing.into()),
         };
     }
-    ci::install_missing(&NEEDED)?;
+    debian_packages::install_missing(&NEEDED)?;
     add_users()?;
     let known = Known::parse(include_str!("known.tsv"))?;
     let tests = wanted(arguments, &tree, &known)?;

@@ -11,7 +11,7 @@ use tarn_oracle::program;
 use tarn_oracle::tools::{Unpacked, is_in_path};
 
 use super::LIMIT_OF_COMMANDS;
-use crate::ci;
+use crate::debian_packages;
 use crate::workspace::{Outcome, programs, remove_folder};
 
 /// Programs that tests call, and the Debian package each is in.
@@ -81,7 +81,7 @@ impl Suite {
 
     /// Lays it out below `work`, anew.
     pub fn lay_out(unpacked: &Unpacked, work: &Path) -> Outcome<Suite> {
-        ci::install_missing(&NEEDED)?;
+        debian_packages::install_missing(&NEEDED)?;
         remove_folder(work)?;
         let suite = Suite {
             work: work.to_path_buf(),
