@@ -3,11 +3,11 @@
 //! # Mechanism
 //! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a
 //! model; [`kill`] ends the daemon in the middle of work and looks at what is left; [`databases`]
-//! does so under databases, [`volumes`] under clients of volumes; [`survive`] takes devices away; [`streams`] cuts streams of snapshots,
-//! and goes on with them; [`policies`] has programs of others take, keep and replicate snapshots;
-//! [`everyday`] does what users do; [`abuse`] gives every command hostile arguments; [`programs`]
-//! has real programs do the same on ext4 and compares. Each has an instance of its own, a pool of
-//! files and a mount.
+//! does so under databases, [`volumes`] under clients of volumes; [`survive`] takes devices away;
+//! [`streams`] cuts streams of snapshots, and goes on with them; [`policies`] has programs of
+//! others take, keep and replicate snapshots; [`everyday`] does what users do; [`abuse`] gives
+//! every command hostile arguments; [`programs`] has real programs do the same on ext4 and
+//! compares. Each has an instance of its own, a pool of files and a mount.
 
 mod abuse;
 mod crash;

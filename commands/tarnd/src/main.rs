@@ -61,8 +61,8 @@ struct Arguments {
     /// .zfs/snapshot
     #[arg(long)]
     no_admin_snapshot: bool,
-    /// Serve volumes by NBD on this TCP address too (127.0.0.1:10809), to whoever reaches it; may
-    /// be given several times
+    /// Serve volumes by NBD on this TCP address too (127.0.0.1:10809), without passwords; may be
+    /// given several times
     #[arg(long, value_name = "ADDRESS:PORT")]
     nbd_listen: Vec<std::net::SocketAddr>,
 }

@@ -1,6 +1,6 @@
 //! The handshake: the client lists exports, and chooses one.
 
-use crate::protocol::{
+use crate::nbd_messages::{
     self, BASE_ALLOCATION, BASE_ALLOCATION_ID, ContextRequest, InfoRequest, TRANSFER_BYTES_MAX,
     export_flag, handshake_flag, info, option, option_reply, reply,
 };
@@ -228,7 +228,7 @@ fn flags_of(volume: &HeldVolume, is_structured: bool) -> u16 {
         false => writing,
     };
     let of_replies = match is_structured {
-        true => protocol::export_flag::SEND_DF,
+        true => nbd_messages::export_flag::SEND_DF,
         false => 0,
     };
     common | of_writing | of_replies

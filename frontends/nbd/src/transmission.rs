@@ -1,10 +1,10 @@
 //! Commands on the export that was chosen.
 
-use crate::negotiation::Negotiation;
-use crate::protocol::{
+use crate::nbd_messages::{
     BASE_ALLOCATION_ID, Request, STATE_HOLE_AND_ZERO, TRANSFER_BYTES_MAX, chunk, command,
     command_flag, error, error_chunk, only_chunk, simple_reply,
 };
+use crate::negotiation::Negotiation;
 use crate::sending::Sender;
 use std::sync::Arc;
 use tarn_engine::files::{Buffer, ClientId, HolderId};

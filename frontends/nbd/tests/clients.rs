@@ -15,7 +15,7 @@ use tarn_engine::mounts::{
     Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
 };
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
-use tarn_nbd::protocol::{
+use tarn_nbd::nbd_messages::{
     OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC,
     command, command_flag, error, export_flag, info, option, reply,
 };

@@ -2,7 +2,7 @@
 
 use super::{Input, Target, told};
 use crate::piece::Piece;
-use tarn_nbd::protocol::{
+use tarn_nbd::nbd_messages::{
     ContextRequest, InfoRequest, OPTION_BYTES_MAX, OPTION_HEADER_BYTES, OPTION_MAGIC, OptionHeader,
     REQUEST_BYTES, REQUEST_MAGIC, Request, TRANSFER_BYTES_MAX, error_chunk, option_reply,
 };

@@ -1,8 +1,8 @@
 //! A client's connection: a source of requests of the serving threads.
 
+use crate::message_receiver::{Message, Phase, Received, Receiver};
+use crate::nbd_messages::{self, TRANSFER_BYTES_MAX, command, handshake_flag};
 use crate::negotiation::Negotiation;
-use crate::protocol::{self, TRANSFER_BYTES_MAX, command, handshake_flag};
-use crate::receiving::{Message, Phase, Received, Receiver};
 use crate::sending::Sender;
 use crate::transmission::Export;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -97,8 +97,8 @@ impl Connection {
         let sender = Arc::new(Sender::new(socket));
         let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
         sender.send(&[
-            &protocol::GREETING_MAGIC.to_be_bytes(),
-            &protocol::OPTION_MAGIC.to_be_bytes(),
+            &nbd_messages::GREETING_MAGIC.to_be_bytes(),
+            &nbd_messages::OPTION_MAGIC.to_be_bytes(),
             &flags.to_be_bytes(),
         ]);
         Arc::new(Connection {

@@ -1,6 +1,6 @@
 //! The server: listening sockets, and the connections that came by them.
 
-use crate::connection::Connection;
+use crate::client_connection::Connection;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -35,7 +35,7 @@ const SOCKET_MODE: u32 = 0o600;
 pub enum Listening {
     /// On a Unix socket, to which only the daemon's user can connect.
     Unix(PathBuf),
-    /// On TCP: whoever reaches the address reads and writes all volumes.
+    /// On TCP, without passwords: a client that reaches the address reads and writes all volumes.
     Tcp(SocketAddr),
 }
 

@@ -5,7 +5,7 @@
 //! read into buffers of its own, each one block of the volume where the range lies so; only what
 //! the small buffer has of it already is copied.
 
-use crate::protocol::{Malformed, OPTION_HEADER_BYTES, OptionHeader, REQUEST_BYTES, Request};
+use crate::nbd_messages::{Malformed, OPTION_HEADER_BYTES, OptionHeader, REQUEST_BYTES, Request};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use tarn_engine::files::Buffer;
