@@ -17,13 +17,14 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:n:",
+    short: ":jc:n:f:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
         ("let-processors-sleep", "let-processors-sleep"),
         ("no-admin-snapshot", "no-admin-snapshot"),
         ("nbd-listen", "n"),
+        ("nfs-port", "f"),
     ],
 };
 
@@ -151,6 +152,7 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
             "j" => is_json = true,
             "c" => handed_on.push(format!("--cache-size={value}")),
             "n" => handed_on.push(format!("--nbd-listen={value}")),
+            "f" => handed_on.push(format!("--nfs-port={value}")),
             flag => handed_on.push(format!("--{flag}")),
         }
     }
@@ -203,10 +205,19 @@ mod tests {
     #[test]
     fn the_daemon_gets_its_options_and_json_stays_here() {
         assert_eq!(options(&[]).unwrap(), (false, Vec::new()));
-        let (is_json, handed_on) =
-            options(&["-j", "--cache-size", "1G", "--no-admin-snapshot"]).unwrap();
+        let (is_json, handed_on) = options(&[
+            "-j",
+            "--cache-size",
+            "1G",
+            "--nfs-port=2050",
+            "--no-admin-snapshot",
+        ])
+        .unwrap();
         assert!(is_json);
-        assert_eq!(handed_on, ["--cache-size=1G", "--no-admin-snapshot"]);
+        assert_eq!(
+            handed_on,
+            ["--cache-size=1G", "--nfs-port=2050", "--no-admin-snapshot"]
+        );
         let (_, handed_on) = options(&["-c512M", "--let-processors-sleep"]).unwrap();
         assert_eq!(handed_on, ["--cache-size=512M", "--let-processors-sleep"]);
     }

@@ -28,7 +28,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     BLANK,
     Subcommand {
         name: "start",
-        usage: "\tstart [-j] [--cache-size size] [--let-processors-sleep] [--no-admin-snapshot]\n",
+        usage: "\tstart [-j] [--cache-size size] [--let-processors-sleep] [--no-admin-snapshot]\n\
+\t    [--nfs-port port] [--nbd-listen address:port] ...\n",
         run: Some(daemon::start),
     },
     Subcommand {
@@ -61,6 +62,9 @@ fn notes(subcommand: &str) -> String {
 \t--cache-size size       memory for cached blocks; a quarter of all memory unless given\n\
 \t--let-processors-sleep  never keep idle processors awake\n\
 \t--no-admin-snapshot     names in .zfs/snapshot cannot be changed\n\
+\t--nfs-port port         TCP port for NFS; 2049 unless given\n\
+\t--nbd-listen address:port\n\
+\t                        volumes are served by NBD at this TCP address, too\n\
 \nThe command ends when the daemon answers, with its pools imported and mounted. One that\n\
 runs already is no error, unless options are given.\n\
 \nExit codes: 0 it runs, 1 it does not, 2 wrong usage.\n"
