@@ -9,6 +9,7 @@ use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::output;
 use tarn_terminal::program::Session;
+use tarn_terminal::timestamp;
 
 const SCRUB: Grammar = Grammar {
     short: "aspweCE:S:",
@@ -100,8 +101,9 @@ fn for_each(
 fn parse(arguments: &[String]) -> Result<Request, Failure> {
     let (mut stops, mut pauses, mut waits, mut continues) = (false, false, false, false);
     let (mut errors_only, mut all) = (false, false);
+    let (mut start_s, mut end_s) = (0, 0);
     let mut options = Options::new(SCRUB, arguments);
-    while let Some((option, _)) = options.take()? {
+    while let Some((option, value)) = options.take()? {
         match option {
             "s" => stops = true,
             "p" => pauses = true,
@@ -109,9 +111,11 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
             "C" => continues = true,
             "e" => errors_only = true,
             "a" => all = true,
+            "S" => start_s = date(&value)?.0,
             _ => {
-                let text = "zpool scrub -S and -E: not supported by this version of Tarn";
-                return Err(Failure::error(text));
+                // The minute or day of the date is part of the range.
+                let (begin_s, length_s) = date(&value)?;
+                end_s = begin_s + length_s;
             }
         }
     }
@@ -126,6 +130,10 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
             return Err(Failure::usage(text));
         }
     }
+    refuse_range(
+        (start_s, end_s),
+        stops || pauses || continues || errors_only,
+    )?;
     if waits && (stops || pauses) {
         let text = "invalid option combination: -w cannot be used with -p or -s";
         return Err(Failure::usage(text));
@@ -136,6 +144,7 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
             (_, true, ..) => ScrubAction::Pause,
             (_, _, true, _) => ScrubAction::StartFromLast,
             (.., true) => ScrubAction::StartErrors,
+            _ if start_s != 0 || end_s != 0 => ScrubAction::StartBetween { start_s, end_s },
             _ => ScrubAction::Start,
         },
         waits,
@@ -144,6 +153,26 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
             false => named(options)?,
         },
     })
+}
+
+/// A date of `-S` or `-E`: see [`timestamp::of_date`].
+fn date(value: &str) -> Result<(u64, u64), Failure> {
+    timestamp::of_date(value).ok_or_else(|| Failure::usage("Failed to parse the date."))
+}
+
+/// Refuses the dates of anything but a plain scrub, and an end before the start.
+fn refuse_range((start_s, end_s): (u64, u64), is_other: bool) -> Result<(), Failure> {
+    if (start_s != 0 || end_s != 0) && is_other {
+        return Err(Failure::usage(
+            "invalid option combination: start/end date is available only with normal scrub",
+        ));
+    }
+    if start_s != 0 && end_s != 0 && start_s > end_s {
+        return Err(Failure::usage(
+            "invalid arguments: end date has to be later than start date",
+        ));
+    }
+    Ok(())
 }
 
 fn parse_resilver(arguments: &[String]) -> Result<Vec<String>, Failure> {
@@ -188,6 +217,40 @@ mod tests {
             assert_eq!(parse(&words(line)), Ok(expected), "{line}");
         }
         assert_eq!(parse_resilver(&words("a b")), Ok(words("a b")));
+    }
+
+    #[test]
+    fn dates_bound_what_is_scrubbed_and_the_end_is_part_of_it() {
+        let parse = |line: &[&str]| {
+            let words: Vec<String> = line.iter().map(ToString::to_string).collect();
+            parse(&words)
+        };
+        let (start_s, _) = timestamp::of_date("2026-01-02 03:04").unwrap();
+        let (day_s, _) = timestamp::of_date("2026-01-03").unwrap();
+        let end_s = day_s + 86_400;
+        for (line, start_s, end_s) in [
+            (["-S", "2026-01-02 03:04", "-w"], start_s, 0),
+            (["-E", "2026-01-03", "-w"], 0, end_s),
+            (["-E2026-01-03", "-S2026-01-02 03:04", "-w"], start_s, end_s),
+        ] {
+            let line = [line.as_slice(), &["a"]].concat();
+            let action = ScrubAction::StartBetween { start_s, end_s };
+            assert_eq!(parse(&line).map(|request| request.action), Ok(action));
+        }
+        for (line, text) in [
+            (["-S", "today"], "Failed to parse the date."),
+            (
+                ["-S2026-01-04", "-E2026-01-02"],
+                "invalid arguments: end date has to be later than start date",
+            ),
+            (
+                ["-E2026-01-02", "-e"],
+                "invalid option combination: start/end date is available only with normal scrub",
+            ),
+        ] {
+            let line = [line.as_slice(), &["a"]].concat();
+            assert_eq!(parse(&line), Err(Failure::usage(text)), "{line:?}");
+        }
     }
 
     #[test]

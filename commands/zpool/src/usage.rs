@@ -96,7 +96,7 @@ pub const INITIALIZE: &str = "\tinitialize [-c | -s | -u] [-w] <pool> [<device> 
 /// `zpool resilver`.
 pub const RESILVER: &str = "\tresilver <pool> ...\n";
 /// `zpool scrub`.
-pub const SCRUB: &str = "\tscrub [-e | -s | -p | -C] [-w] <-a | <pool> [<pool> ...]>\n";
+pub const SCRUB: &str = "\tscrub [-e | -s | -p | -C | -E | -S] [-w] <-a | <pool> [<pool> ...]>\n";
 /// `zpool trim`.
 pub const TRIM: &str = "\ttrim [-dw] [-r <rate>] [-c | -s] <pool> [<device> ...]\n";
 /// `zpool import`.

@@ -66,6 +66,7 @@ pub mod scan;
 pub mod sealing;
 pub mod space_map;
 pub mod stream;
+pub mod txg_times;
 pub mod uberblock;
 pub mod units;
 pub mod zap;

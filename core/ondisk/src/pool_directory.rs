@@ -70,6 +70,14 @@ pub const ERROR_SCRUB: &str = "error_scrub";
 /// Blocks born before it were verified by a finished scrub.
 #[doc(alias = "DMU_POOL_LAST_SCRUBBED_TXG")]
 pub const LAST_SCRUBBED_TXG: &str = "last_scrubbed_txg";
+/// When txgs were stored, every ten minutes, each day and each month
+/// ([`txg_times`](crate::txg_times)).
+#[doc(alias = "DMU_POOL_TXG_LOG_TIME_MINUTES")]
+pub const TXG_TIMES: [&str; 3] = [
+    "com.klarasystems:txg_log_time:minutes",
+    "com.klarasystems:txg_log_time:days",
+    "com.klarasystems:txg_log_time:months",
+];
 /// Blocks of destroyed snapshots still to free.
 #[doc(alias = "DMU_POOL_FREE_BPOBJ")]
 pub const FREE_POINTER_LIST: &str = "free_bpobj";

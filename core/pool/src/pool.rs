@@ -21,6 +21,7 @@ use crate::scan::state::Scans;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
 use crate::thresholds::Thresholds;
+use crate::times_noted::TimesNoted;
 use crate::written_configuration::Written;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,6 +122,7 @@ pub struct Pool {
     pub(crate) probes: Probes,
     pub(crate) events: PoolEvents,
     pub(crate) probed: Probed,
+    pub(crate) txg_times: TimesNoted,
     pub(crate) works: Works,
     /// Set by properties of vdevs.
     pub(crate) thresholds: Thresholds,
@@ -195,6 +197,7 @@ impl Pool {
             probes,
             events: PoolEvents::new(),
             probed: Probed::new(),
+            txg_times: TimesNoted::new(),
             works: Works::new(),
             thresholds: Thresholds::new(),
             autotrim: Autotrim::new(),

@@ -28,6 +28,7 @@ use crate::jobs::PATIENCE_NS;
 use crate::log_space_maps;
 use crate::mos_writer::MosWriter;
 use crate::multihost;
+use crate::note_times;
 use crate::pool::{Mode, Pool, StoredState};
 use crate::space_maps::{self, Storing};
 use crate::sync_scope::SyncScope;
@@ -279,6 +280,7 @@ impl Pool {
                 checkpoint::discard::step(&scope)?;
                 self.sync_scan(&scope)?;
                 error_log::store(&scope)?;
+                note_times::note(&scope)?;
                 self.record_events(&scope, &events)?;
             }
             dirty_time_logs::store(&scope)?;

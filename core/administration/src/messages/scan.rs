@@ -22,6 +22,16 @@ pub enum ScrubAction {
     Start,
     /// `-C`: it begins with the blocks born since the last one.
     StartFromLast,
+    /// `-S` and `-E`: it begins with the blocks born between these times, in seconds since 1970.
+    /// Zero for no bound.
+    StartBetween {
+        /// From when.
+        #[serde(default)]
+        start_s: u64,
+        /// Until when.
+        #[serde(default)]
+        end_s: u64,
+    },
     /// `-e`: only the blocks of the error log are scrubbed, or that is resumed.
     StartErrors,
     /// `-p`.

@@ -19,6 +19,9 @@ impl Administrator {
         let (verb, change) = match request.action {
             ScrubAction::Start => ("scrub", ScanChange::Scrub),
             ScrubAction::StartFromLast => ("scrub", ScanChange::ScrubFromLast),
+            ScrubAction::StartBetween { start_s, end_s } => {
+                ("scrub", ScanChange::ScrubBetween { start_s, end_s })
+            }
             ScrubAction::StartErrors => ("scrub", ScanChange::ErrorScrub),
             ScrubAction::Pause => ("pause scrubbing", ScanChange::Pause),
             ScrubAction::Stop => ("cancel scrubbing", ScanChange::Stop),
@@ -29,7 +32,7 @@ impl Administrator {
         self.record_command(call, name, operation);
         let starts = matches!(
             request.action,
-            ScrubAction::Start | ScrubAction::StartFromLast
+            ScrubAction::Start | ScrubAction::StartFromLast | ScrubAction::StartBetween { .. }
         );
         Ok(Scrubbed {
             has_checkpoint: starts && open.pool.checkpoint_status().is_some(),

@@ -27,6 +27,14 @@ pub enum ScanChange {
     /// `zpool scrub -C`: begins one of the blocks born since the last scrub, or resumes a paused
     /// one.
     ScrubFromLast,
+    /// `zpool scrub -S` and `-E`: begins one of the blocks born between these times, in seconds
+    /// since 1970, or resumes a paused one. Zero for no bound.
+    ScrubBetween {
+        /// From when.
+        start_s: u64,
+        /// Until when.
+        end_s: u64,
+    },
     /// `zpool scrub -e`: begins one of the blocks of the error log, or resumes a paused one.
     ErrorScrub,
     /// `zpool scrub -p`.
@@ -70,6 +78,13 @@ pub enum ScanRefusal {
     NoResilverDefer,
 }
 
+/// The blocks that a scrub visits: born after the first txg, and before the second, if there is
+/// one, else before the txg in which it begins.
+type Births = (Txg, Option<Txg>);
+
+/// All blocks.
+const ALL: Births = (Txg::ZERO, None);
+
 impl Pool {
     /// Has the sync threads know the pool, and goes on with the scan that the last import left.
     pub(crate) fn begin_scans(self: &Arc<Self>) {
@@ -103,11 +118,14 @@ impl Pool {
         self.run_in_sync(operation, move |scope| {
             let pool = scope.pool;
             Ok(Ok(match change {
-                ScanChange::Scrub => pool.begin_scrub(scope, Txg::ZERO)?,
+                ScanChange::Scrub => pool.begin_scrub(scope, ALL)?,
                 ScanChange::ScrubFromLast => {
                     let last = scope.writer.directory().value(LAST_SCRUBBED_TXG)?;
                     let last = last.and_then(|value| value.as_word()).unwrap_or(0);
-                    pool.begin_scrub(scope, Txg::new(last))?
+                    pool.begin_scrub(scope, (Txg::new(last), None))?
+                }
+                ScanChange::ScrubBetween { start_s, end_s } => {
+                    pool.begin_scrub(scope, pool.txgs_between(start_s, end_s))?
                 }
                 ScanChange::ErrorScrub => pool.ask_for_error_scrub(scope)?,
                 ScanChange::Pause => pool.pause_scrub(scope)?,
@@ -137,7 +155,7 @@ impl Pool {
     fn begin_scrub(
         &self,
         scope: &SyncScope<'_>,
-        from: Txg,
+        births: Births,
     ) -> Result<Result<(), ScanRefusal>, PoolError> {
         if let Some(refusal) = self.busy_with_errors() {
             return Ok(Err(refusal));
@@ -147,7 +165,7 @@ impl Pool {
             Some(scan) => Ok(Err(busy(&scan))),
             // As OpenZFS, which tells the two kinds apart elsewhere.
             None if self.is_rebuilding() => Ok(Err(ScanRefusal::Resilvering)),
-            None => self.begin_scan(scope, from).map(Ok),
+            None => self.begin_scan(scope, births).map(Ok),
         }
     }
 
@@ -244,7 +262,7 @@ impl Pool {
             _ if self.vdevs().births_to_resilver().is_none() => Ok(Ok(())),
             Some(scan) if scan.function == SCRUB => Ok(Err(busy(&scan))),
             Some(_) => self.restart(scope).map(Ok),
-            None => self.begin_scan(scope, Txg::ZERO).map(Ok),
+            None => self.begin_scan(scope, ALL).map(Ok),
         }
     }
 
@@ -261,7 +279,7 @@ impl Pool {
         }
         let defers = scope.features.is_enabled(Feature::ResilverDefer);
         match self.scans.running() {
-            None => self.begin_scan(scope, Txg::ZERO),
+            None => self.begin_scan(scope, ALL),
             Some(scan) if scan.function == RESILVER && defers => {
                 self.scans.progress.lock().is_resilver_deferred = true;
                 Ok(())
@@ -285,7 +303,7 @@ impl Pool {
             dataset: None,
             text: format!("errors={}", errors.unwrap_or(0)),
         });
-        self.begin_scan(scope, Txg::ZERO)
+        self.begin_scan(scope, ALL)
     }
 
     /// Whether a resilver runs, or begins soon.
@@ -316,19 +334,19 @@ impl Pool {
     pub(crate) fn verify_rebuilt(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
         match self.scans.running().is_some() || self.is_rebuilding() {
             true => Ok(()),
-            false => self.begin_scan(scope, Txg::ZERO),
+            false => self.begin_scan(scope, ALL),
         }
     }
 
     fn restart(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
         self.end_scan(scope, End::Restarted)?;
-        self.begin_scan(scope, Txg::ZERO)
+        self.begin_scan(scope, ALL)
     }
 
-    /// Begins a scan: a resilver if a usable device misses blocks, else a scrub of the blocks born
-    /// after `from`.
+    /// Begins a scan: a resilver if a usable device misses blocks, else a scrub of the blocks of
+    /// these births.
     #[doc(alias = "dsl_scan_setup_sync")]
-    fn begin_scan(&self, scope: &SyncScope<'_>, from: Txg) -> Result<(), PoolError> {
+    fn begin_scan(&self, scope: &SyncScope<'_>, (from, until): Births) -> Result<(), PoolError> {
         assert!(self.scans.running().is_none(), "one scan runs at a time");
         let (function, txg_min, txg_max) = match self.vdevs().births_to_resilver() {
             Some(births) => {
@@ -336,7 +354,7 @@ impl Pool {
                 let end = births.end().get().min(scope.writer.tx.txg().get());
                 (RESILVER, before, Txg::new(end).next())
             }
-            None => (SCRUB, from, scope.writer.tx.txg()),
+            None => (SCRUB, from, until.unwrap_or(scope.writer.tx.txg())),
         };
         if function == RESILVER {
             rebuild::forget_ended(scope)?;

@@ -16,6 +16,7 @@ impl Pool {
     #[doc(alias = "dsl_scan_init")]
     pub(crate) fn load_scan(&self, operation: &Operation) -> Result<(), PoolError> {
         self.load_error_scrub(operation)?;
+        self.load_txg_times(operation)?;
         let directory = self.directory(operation);
         let stored = directory.value(SCAN)?;
         let Some(stored) = stored.and_then(|stored| Scan::from_words(&stored.to_words())) else {
