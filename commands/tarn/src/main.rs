@@ -3,10 +3,12 @@
 //! # Map
 //! - `kstat`: the counters of the daemon; `shown`: their text forms; `asked`: which of them
 //! - `daemon`: starting and stopping it by hand
+//! - `iscsi`: targets, sessions, initiators and the portal
 //! - `version`: the version of Tarn
 
 mod asked;
 mod daemon;
+mod iscsi;
 mod kstat;
 mod shown;
 mod version;
@@ -43,6 +45,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
         usage: KSTAT,
         run: Some(kstat::run),
     },
+    BLANK,
+    Subcommand {
+        name: "iscsi",
+        usage: iscsi::USAGE,
+        run: Some(iscsi::run),
+    },
 ];
 
 const TARN: Program = Program {
@@ -77,6 +85,7 @@ The command ends when the daemon has. None that runs is no error.\n\
 \nExit codes: 0 it does not run, 1 it still does or could not store everything (which\n\
 is told), 2 wrong usage.\n"
             .to_string(),
+        "iscsi" => iscsi::NOTES.to_string(),
         "kstat" => "\n\
 \t-c class  only groups of this class: misc or table\n\
 \t-j        JSON, one array a line\n\
@@ -136,5 +145,10 @@ mod tests {
         assert_eq!(code(&["tarn", "stop", "--help"]), 0);
         assert_eq!(code(&["tarn", "start", "now"]), 2);
         assert_eq!(code(&["tarn", "stop", "-x"]), 2);
+        assert_eq!(code(&["tarn", "help", "iscsi"]), 0);
+        assert_eq!(code(&["tarn", "iscsi"]), 2);
+        assert_eq!(code(&["tarn", "iscsi", "frobnicate"]), 2);
+        assert_eq!(code(&["tarn", "iscsi", "add"]), 2);
+        assert_eq!(code(&["tarn", "iscsi", "known-only", "maybe"]), 2);
     }
 }

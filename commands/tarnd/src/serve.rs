@@ -13,6 +13,7 @@ use tarn_api::server::{Control, serve};
 use tarn_engine::instance::Instance;
 use tarn_engine::{Engine, EngineOptions};
 use tarn_fuse::FuseMounter;
+use tarn_iscsi::Shares;
 use tarn_nbd::{Listening, NbdServer};
 use tarn_nfs::NfsServer;
 use tarn_serving::{AwakeProcessors, ServingThreads};
@@ -37,6 +38,9 @@ pub enum ServeError {
     /// Mounts cannot be served.
     #[error("cannot serve mounts: {}", tarn_engine::words_of(&(*.0).into()))]
     Mounts(rustix::io::Errno),
+    /// Volumes cannot be shared.
+    #[error("cannot serve iSCSI: {}", tarn_engine::words_of(.0))]
+    Iscsi(std::io::Error),
     /// The control socket cannot be served.
     #[error("cannot serve {}: {}", .path.display(), tarn_engine::words_of(.cause))]
     Socket {
@@ -102,6 +106,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     for warning in engine.start() {
         log(&warning.to_string());
     }
+    let shares = Shares::start(&engine, threads.clone(), log).map_err(ServeError::Iscsi)?;
     let path = instance.socket();
     let nbd = NbdServer::new(engine.clone(), threads);
     let served = match listen_for_volumes(&nbd, instance, &nbd_addresses) {
@@ -116,6 +121,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let _ = std::fs::remove_file(instance.stream_socket());
     nbd.stop();
     let _ = std::fs::remove_file(instance.nbd_socket());
+    shares.stop();
     let unstored: Vec<String> = engine.stop().iter().map(ToString::to_string).collect();
     unstored.iter().for_each(|warning| log(warning));
     served?;

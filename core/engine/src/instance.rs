@@ -138,6 +138,11 @@ impl Instance {
         self.state.join("zed.d")
     }
 
+    /// Portals and initiators of iSCSI.
+    pub fn iscsi(&self) -> PathBuf {
+        self.state.join("iscsi.json")
+    }
+
     /// The daemon's log.
     pub fn log(&self) -> PathBuf {
         self.state.join("tarnd.log")

@@ -39,5 +39,10 @@ pub use tarn_host::{AccountKind, account_name, find_account, groups_of_peer};
 pub use tarn_host::{FileProject, Host, Pipe, PipeStopper, RealOptions};
 pub use tarn_host::{caller, words_of};
 
+/// What front ends count, for `tarn kstat`.
+pub mod statistics {
+    pub use tarn_probe::{Counter, Instance, Value, registry};
+}
+
 pub use tarn_dataset::{names, properties};
 pub use tarn_ondisk::features;

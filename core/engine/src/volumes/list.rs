@@ -58,7 +58,7 @@ fn volumes_of(open: &Arc<OpenPool>, operation: &Operation) -> Result<Vec<ListedV
 }
 
 /// The volume of a directory and its visible snapshots; nothing where it is a file system.
-fn volumes_at(
+pub(super) fn volumes_at(
     directory: &Directory<'_>,
     is_pool_read_only: bool,
 ) -> Result<Vec<ListedVolume>, DatasetError> {

@@ -15,6 +15,7 @@ mod open;
 pub(crate) mod replay;
 pub(crate) mod resize;
 pub(crate) mod served;
+mod user_properties;
 
 pub use crate::files::{NewContents, Operation, OperationKind, Outcome, Protocol, ReadData, Who};
 pub use list::ListedVolume;

@@ -433,6 +433,10 @@ impl HeldVolume {
         &self.served.pool
     }
 
+    pub(super) fn id(&self) -> ObjectId {
+        self.served.id
+    }
+
     /// Ends the hold. The last one returns the volume, which is still in use, to be closed.
     pub(super) fn begin_leaving(&self) -> Option<Arc<ServedVolume>> {
         let watchers = self.served.watchers.lock().remove(&self.number);

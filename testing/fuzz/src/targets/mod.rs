@@ -10,6 +10,7 @@ mod dnode;
 mod frames;
 mod history;
 mod intent_log;
+mod iscsi;
 mod label;
 mod nbd;
 mod nvlist;
@@ -54,6 +55,9 @@ impl Target {
 /// All targets.
 pub const ALL: &[Target] = &[
     label::LABEL,
+    iscsi::PDUS,
+    iscsi::COMMANDS,
+    iscsi::TEXT,
     label::PARTITIONS,
     nvlist::XDR,
     nvlist::NATIVE,

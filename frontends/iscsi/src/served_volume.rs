@@ -1,0 +1,164 @@
+//! A volume of a pool as the storage of a logical unit.
+
+use crate::storage::{Contents, Durability, Storage, StorageError};
+use std::sync::{Arc, Weak};
+use tarn_engine::Engine;
+use tarn_engine::files::ClientId;
+use tarn_engine::volumes::{
+    Durable, HeldVolume, NewContents, Operation, OperationKind, Protocol, VolumeError, Who,
+};
+
+/// The property of a volume that keeps its persistent reservations.
+pub const RESERVATIONS: &str = "tarn:iscsi_reservations";
+
+/// All requests of initiators are of this user, as they have no other.
+const WHO: Who = Who {
+    client: ClientId::INTERNAL,
+    protocol: Protocol::Iscsi,
+    user: 0,
+    holder: tarn_engine::files::HolderId::NONE,
+};
+
+/// A held volume.
+pub struct ServedVolume {
+    engine: Weak<Engine>,
+    held: Arc<HeldVolume>,
+}
+
+impl ServedVolume {
+    /// Of a volume that is held.
+    pub fn new(engine: Weak<Engine>, held: Arc<HeldVolume>) -> ServedVolume {
+        ServedVolume { engine, held }
+    }
+
+    /// Carries out a request with its record.
+    fn with<T>(
+        &self,
+        kind: OperationKind,
+        range: (u64, u64),
+        carry_out: impl FnOnce(&Operation) -> Result<T, VolumeError>,
+    ) -> Result<T, StorageError> {
+        let operation = self.held.begin(WHO, kind, range);
+        let done = carry_out(&operation);
+        self.held.finish(operation);
+        done.map_err(|error| error_of(&error))
+    }
+
+    /// Changes of a suspended pool would wait until it is resumed: the initiator is told to try
+    /// again, so that its commands do not pile up here.
+    fn change<T>(
+        &self,
+        kind: OperationKind,
+        range: (u64, u64),
+        carry_out: impl FnOnce(&Operation) -> Result<T, VolumeError>,
+    ) -> Result<T, StorageError> {
+        match self.held.is_suspended() {
+            true => Err(StorageError::Suspended),
+            false => self.with(kind, range, carry_out),
+        }
+    }
+}
+
+fn error_of(error: &VolumeError) -> StorageError {
+    match error {
+        VolumeError::OutOfRange { .. } => StorageError::OutOfRange,
+        VolumeError::ReadOnly => StorageError::ReadOnly,
+        VolumeError::NoSpace | VolumeError::QuotaExceeded => StorageError::NoSpace,
+        VolumeError::Suspended => StorageError::Suspended,
+        VolumeError::Gone => StorageError::Ended,
+        _ => StorageError::Io,
+    }
+}
+
+fn durable(durability: Durability) -> Durable {
+    match durability {
+        Durability::Later => Durable::Later,
+        Durability::Now => Durable::Now,
+    }
+}
+
+impl Storage for ServedVolume {
+    fn size_bytes(&self) -> u64 {
+        self.held.size_bytes()
+    }
+
+    fn block_bytes(&self) -> u64 {
+        self.held.block_size()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.held.is_read_only()
+    }
+
+    fn read(&self, offset: u64, length: u64) -> Result<Contents, StorageError> {
+        let count = usize::try_from(length).map_err(|_| StorageError::OutOfRange)?;
+        let read = self.with(OperationKind::Read, (offset, length), |operation| {
+            self.held.read(offset, count, operation)
+        });
+        read.map(Contents::Cached)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), StorageError> {
+        let length = u64::try_from(bytes.len()).map_err(|_| StorageError::OutOfRange)?;
+        let (contents, durable) = (NewContents::Bytes(bytes), durable(durability));
+        self.change(OperationKind::Write, (offset, length), |operation| {
+            self.held.write(offset, contents, durable, operation)
+        })
+    }
+
+    fn discard(
+        &self,
+        offset: u64,
+        length: u64,
+        durability: Durability,
+    ) -> Result<(), StorageError> {
+        let durable = durable(durability);
+        self.change(OperationKind::Write, (offset, length), |operation| {
+            self.held.discard(offset, length, durable, operation)
+        })
+    }
+
+    fn write_zeros(
+        &self,
+        offset: u64,
+        length: u64,
+        durability: Durability,
+    ) -> Result<(), StorageError> {
+        let durable = durable(durability);
+        self.change(OperationKind::Write, (offset, length), |operation| {
+            let held = &self.held;
+            held.write_zeros(offset, length, false, durable, operation)
+        })
+    }
+
+    fn flush(&self) -> Result<(), StorageError> {
+        self.change(OperationKind::Sync, (0, 0), |operation| {
+            self.held.flush(operation)
+        })
+    }
+
+    fn allocated(&self, offset: u64, length: u64) -> Result<Vec<(u64, bool)>, StorageError> {
+        self.with(OperationKind::Read, (offset, 0), |operation| {
+            self.held.allocated(offset, length, operation)
+        })
+    }
+
+    fn save_reservations(&self, saved: Option<&str>) -> Result<(), StorageError> {
+        let engine = self.engine.upgrade().ok_or(StorageError::Ended)?;
+        if self.held.is_suspended() {
+            return Err(StorageError::Suspended);
+        }
+        let operation = engine.operation(0);
+        let set = engine.set_volume_property(&self.held, RESERVATIONS, saved, &operation);
+        operation.finish();
+        set.map_err(|_| StorageError::Io)
+    }
+
+    fn saved_reservations(&self) -> Result<Option<String>, StorageError> {
+        let engine = self.engine.upgrade().ok_or(StorageError::Ended)?;
+        let operation = engine.operation(0);
+        let found = engine.volume_property(&self.held, RESERVATIONS, &operation);
+        operation.finish();
+        found.map_err(|_| StorageError::Io)
+    }
+}
