@@ -86,6 +86,7 @@ pub struct Connection {
     /// Text of a request in several PDUs, and what is left of a reply.
     pub(crate) text: Mutex<(Vec<u8>, Vec<u8>)>,
     is_closed: AtomicBool,
+    has_gone: AtomicBool,
     itself: std::sync::Weak<Connection>,
 }
 
@@ -111,6 +112,7 @@ impl Connection {
             }),
             text: Mutex::default(),
             is_closed: AtomicBool::new(false),
+            has_gone: AtomicBool::new(false),
             itself: itself.clone(),
         })
     }
@@ -327,8 +329,12 @@ impl Source for Connection {
         self.flush_and_reply(&delayed);
     }
 
+    /// A portal that closes calls it as well, maybe beside the threads.
     fn gone(&self) {
         self.close();
+        if self.has_gone.swap(true, Ordering::AcqRel) {
+            return;
+        }
         if let Some(session) = self.session.get() {
             session.tasks().abort_all();
             self.shared.sessions.end(session);

@@ -41,7 +41,11 @@ impl ServedVolume {
         let operation = self.held.begin(WHO, kind, range);
         let done = carry_out(&operation);
         self.held.finish(operation);
-        done.map_err(|error| error_of(&error))
+        done.map_err(|error| match error_of(&error) {
+            // The devices may come back.
+            StorageError::Io if self.held.is_suspended() => StorageError::Suspended,
+            error => error,
+        })
     }
 
     /// Changes of a suspended pool would wait until it is resumed: the initiator is told to try

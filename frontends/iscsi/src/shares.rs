@@ -24,13 +24,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use tarn_engine::properties::parse::SHARE_ISCSI;
 use tarn_engine::statistics::{Instance, Value, registry};
 use tarn_engine::volumes::{HeldVolume, VolumeAccess, VolumeWatcher};
 use tarn_engine::{Engine, Host};
 use tarn_serving::ServingThreads;
-
-/// The property that shares a volume. OpenZFS keeps it as a property of the user.
-pub const SHARE: &str = "tarn:shareiscsi";
 
 /// How long the thread waits for an event before it looks at the settings.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -194,7 +192,7 @@ impl Shares {
             return;
         };
         let operation = engine.operation(0);
-        let found = engine.volumes_with_property(SHARE, &operation);
+        let found = engine.volumes_with_property(SHARE_ISCSI, &operation);
         operation.finish();
         let shared = found.into_iter().filter(|(_, value)| value == "on");
         let named = shared.filter_map(|(volume, _)| {

@@ -87,6 +87,9 @@ pub fn check(name: &str, value: &str, kinds: Kinds, moment: Moment) -> Result<Ch
     })
 }
 
+/// The property that shares volumes over iSCSI. OpenZFS takes it for a property of the user.
+pub const SHARE_ISCSI: &str = "tarn:shareiscsi";
+
 /// Checks a user property.
 fn check_user_property(name: &str, value: &str) -> Result<Checked, String> {
     if !is_user_property(name) {
@@ -100,6 +103,9 @@ fn check_user_property(name: &str, value: &str) -> Result<Checked, String> {
     }
     if value.contains('\0') {
         return Err(format!("invalid value for '{name}'"));
+    }
+    if name == SHARE_ISCSI && !matches!(value, "on" | "off") {
+        return Err(format!("'{name}' must be one of 'on | off'"));
     }
     Ok(Checked {
         name: name.to_string(),
@@ -293,6 +299,10 @@ mod tests {
         assert_eq!(
             on_filesystem("mountpoint", "/a"),
             Ok(Setting::Text("/a".into()))
+        );
+        assert_eq!(
+            on_filesystem(SHARE_ISCSI, "yes"),
+            Err("'tarn:shareiscsi' must be one of 'on | off'".to_string())
         );
         assert_eq!(
             on_filesystem("com.example:a", "b"),

@@ -168,12 +168,11 @@ pub fn absent(cdb: &Cdb) -> Outcome {
     Ok(Done::cut(bytes, usize::from(u16_at(cdb, 3))))
 }
 
-/// The page of extended INQUIRY data: simple, ordered and head-of-queue tasks; LUN reset clears
-/// all.
+/// The page of extended INQUIRY data.
 fn extended() -> Vec<u8> {
     let mut bytes = vec![0; 60];
-    // HEADSUP, ORDSUP, SIMPSUP.
-    bytes[1] = 0x07;
+    // SIMPSUP: commands are carried out side by side.
+    bytes[1] = 0x01;
     // V_SUP: a volatile cache.
     bytes[2] = 0x01;
     // LUICLR.

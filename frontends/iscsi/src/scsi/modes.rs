@@ -142,8 +142,9 @@ impl LogicalUnit {
             _ => return Err(Sense::illegal(asc::SAVING_NOT_SUPPORTED).into()),
         };
         let (code, subpage) = (cdb[2] & 0x3f, cdb[3]);
-        let is_known = PAGES.contains(&code) && subpage == 0;
-        if !is_known && !(code == ALL && matches!(subpage, 0 | 0xff)) {
+        let is_one = PAGES.contains(&code) && subpage == 0;
+        let is_all = code == ALL && matches!(subpage, 0 | 0xff);
+        if !(is_one || is_all) {
             return Err(Sense::in_cdb(2).into());
         }
         let state = self.state();
