@@ -6,8 +6,8 @@
 //! away, also after a restart; names stay.
 //!
 //! # Mechanism
-//! A portal listens while a volume is shared ([`shares`], [`portal`]); each
-//! [`connection`] is a source of requests for the serving threads of `tarn-serving`. [`protocol`]
+//! A portal listens while a volume is shared ([`shared_volumes`], [`portal`]); each
+//! [`initiator_connection`] is a source of requests for the serving threads of `tarn-serving`. [`protocol`]
 //! has the PDUs, login and command windows of RFC 7143, without sockets; [`scsi`] has the commands
 //! of a disk, without a transport; [`storage`] is what they ask of a volume. [`settings`] has who
 //! may log in.
@@ -24,9 +24,8 @@
 //! Sessions are gone and initiators log in again; persistent reservations with APTPL are in a
 //! property of the volume.
 
-pub mod connection;
-pub mod memory;
-pub mod names;
+pub mod initiator_connection;
+pub mod memory_volume;
 mod output;
 pub mod portal;
 pub mod protocol;
@@ -34,9 +33,10 @@ pub mod scsi;
 pub mod served_volume;
 pub mod session;
 pub mod settings;
-pub mod shares;
+pub mod shared_volumes;
 pub mod storage;
 pub mod target;
+pub mod target_names;
 mod work;
 
-pub use shares::Shares;
+pub use shared_volumes::Shares;

@@ -1,6 +1,6 @@
 //! A portal: the address where initiators connect.
 
-use crate::connection::Connection;
+use crate::initiator_connection::Connection;
 use crate::session::{Session, Sessions};
 use crate::target::Targets;
 use rustix::fd::{AsFd, BorrowedFd};

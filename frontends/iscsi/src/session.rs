@@ -1,6 +1,6 @@
 //! Sessions: an initiator that uses a target, over one connection.
 
-use crate::connection::Connection;
+use crate::initiator_connection::Connection;
 use crate::protocol::login::LoggedIn;
 use crate::protocol::parameters::Parameters;
 use crate::protocol::tasks::Tasks;

@@ -3,7 +3,7 @@
 //! They are in a file of the instance that only its owner can read. `tarn iscsi` changes it, and
 //! the daemon reads it at every login.
 
-use crate::names;
+use crate::target_names;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -70,7 +70,7 @@ impl Initiator {
     /// What makes no sense.
     pub fn check(&self) -> Result<(), SettingsError> {
         let wrong = |why: &str| Err(SettingsError::Value(format!("'{}': {why}", self.name)));
-        if !names::is_initiator(&self.name) {
+        if !target_names::is_initiator(&self.name) {
             return wrong("not the name of an initiator, as iqn.1993-08.org.debian:01:abc");
         }
         let secrets = [&self.secret, &self.target_secret];

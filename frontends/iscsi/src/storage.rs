@@ -1,7 +1,7 @@
 //! What a logical unit is kept in: a volume.
 //!
 //! The SCSI layer asks for no more than this, so that its tests and its fuzzing run on memory
-//! ([`memory`](crate::memory)); what is served is a volume of a pool
+//! ([`memory_volume`](crate::memory_volume)); what is served is a volume of a pool
 //! ([`served_volume`](crate::served_volume)).
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What is done for each kind of PDU.
 
-use crate::connection::{Connection, Phase, Rejection, Work, reject};
+use crate::initiator_connection::{Connection, Phase, Rejection, Work, reject};
 use crate::output::Counts;
 use crate::protocol::login::{
     Admission, Gatekeeper, LoggedIn, LoginRefusal, PORTAL_GROUP, Step, set_session,

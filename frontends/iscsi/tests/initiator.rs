@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tarn_iscsi::memory::MemoryStorage;
+use tarn_iscsi::memory_volume::MemoryStorage;
 use tarn_iscsi::portal::Portal;
 use tarn_iscsi::protocol::login::{Admission, LoginRefusal};
 use tarn_iscsi::protocol::pdu::{Digests, HEADER_BYTES, NO_TAG, Pdu, padding, replies};

@@ -1,7 +1,7 @@
 //! iSCSI: PDUs and text that come from a network, and commands of initiators.
 
 use super::{Input, Target};
-use tarn_iscsi::memory::MemoryStorage;
+use tarn_iscsi::memory_volume::MemoryStorage;
 use tarn_iscsi::protocol::input::{self, Read};
 use tarn_iscsi::protocol::login::{Admission, Gatekeeper, Login, Secrets, Step};
 use tarn_iscsi::protocol::parameters::Parameters;

@@ -11,7 +11,6 @@
 //! What was registered without APTPL must survive the last session and not a restart: it is
 //! *parked* here while no session has the volume.
 
-use crate::names;
 use crate::portal::Portal;
 use crate::protocol::login::{Admission, LoginRefusal, Secrets};
 use crate::scsi::persistent::Persistent;
@@ -19,6 +18,7 @@ use crate::scsi::{Identity, LogicalUnit};
 use crate::served_volume::ServedVolume;
 use crate::settings::Settings;
 use crate::target::{Target, Targets};
+use crate::target_names;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -196,7 +196,7 @@ impl Shares {
         operation.finish();
         let shared = found.into_iter().filter(|(_, value)| value == "on");
         let named = shared.filter_map(|(volume, _)| {
-            let name = names::of_volume(&volume.name);
+            let name = target_names::of_volume(&volume.name);
             if name.is_none() {
                 let volume = &volume.name;
                 (self.log)(&format!(
