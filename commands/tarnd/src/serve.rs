@@ -87,7 +87,11 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let processors = AwakeProcessors::new(options.may_keep_processors_awake);
     let threads = ServingThreads::new(processors).map_err(ServeError::Mounts)?;
     let mounter = Arc::new(FuseMounter::new(threads.clone()));
-    let sharer = NfsServer::new(threads.clone(), options.nfs_port);
+    let sharer = NfsServer::new(
+        threads.clone(),
+        options.nfs_port,
+        Some(instance.nfs_clients()),
+    );
     let nbd_addresses = options.nbd_addresses;
     let options = EngineOptions {
         cache_bytes: options.cache_bytes,

@@ -20,8 +20,9 @@ pub use tarn_posix::{
     AttributesBefore, CaseSensitivity, FileHandle, HandleError, Verifier, Witnessed,
 };
 pub use tarn_posix::{
-    Change, FileSystem, Granted, Holding, LockKind, LockOwner, LockRange, LockRequest, LockScope,
-    LockWait, Locked, NO_PROJECT, NewContents, ReadData, Share, TO_END, Unsynced, Watcher, WriteAt,
+    Change, FileSystem, Granted, Holding, LockKind, LockOwner, LockRange, LockRefusal, LockRequest,
+    LockScope, LockWait, Locked, NO_PROJECT, NewContents, ReadData, Share, TO_END, Unsynced,
+    Watcher, WriteAt,
 };
 pub use tarn_probe::{ClientId, HolderId, Operation, OperationKind, Outcome, Protocol, What, Who};
 

@@ -143,6 +143,11 @@ impl Instance {
         self.state.join("iscsi.json")
     }
 
+    /// The list of clients of NFS version 4 that may have files open.
+    pub fn nfs_clients(&self) -> PathBuf {
+        self.state.join("nfs-clients")
+    }
+
     /// The daemon's log.
     pub fn log(&self) -> PathBuf {
         self.state.join("tarnd.log")

@@ -10,14 +10,16 @@ use crate::rpc::reply::{Failure, Reply};
 use crate::share_table::ShareTable;
 use crate::v3::status::Status;
 use crate::v3::{self, Outcome};
-use crate::xdr::{Malformed, Writer};
+use crate::v4;
+use crate::xdr::{Malformed, Writer, padding_of};
+use std::path::PathBuf;
 use std::sync::Arc;
 use tarn_engine::files::{Protocol, ReadData, Unsynced};
 
 /// What serves calls.
-#[derive(Default)]
 pub(crate) struct Calls {
     pub(crate) table: ShareTable,
+    pub(crate) memory: v4::Memory,
     mounts: MountList,
     repeated: RepeatedCalls,
 }
@@ -52,6 +54,16 @@ struct Begun {
 }
 
 impl Calls {
+    /// With a file that lists the clients of version 4.
+    pub(crate) fn new(clients: Option<PathBuf>) -> Calls {
+        Calls {
+            table: ShareTable::default(),
+            memory: v4::Memory::new(clients),
+            mounts: MountList::default(),
+            repeated: RepeatedCalls::default(),
+        }
+    }
+
     /// Serves a record.
     pub(crate) fn serve(&self, client: &Client, record: &[u8]) -> Served {
         let call = match CallHead::decode(record) {
@@ -66,7 +78,7 @@ impl Calls {
         };
         let failed = |failure| Served::Reply(Reply::failed(call.xid, failure));
         let (low, high) = match call.program {
-            v3::PROGRAM => (v3::VERSION, v3::VERSION),
+            v3::PROGRAM => (v3::VERSION, v4::VERSION),
             mount_protocol::PROGRAM => (mount_protocol::VERSION_LOW, mount_protocol::VERSION),
             _ => return failed(Failure::ProgramUnavailable),
         };
@@ -78,6 +90,9 @@ impl Calls {
             Err(why) => return Served::Reply(Reply::not_authentic(call.xid, why)),
         };
         match call.program {
+            v3::PROGRAM if call.version == v4::VERSION => {
+                self.serve_compound(client, &call, &caller)
+            }
             v3::PROGRAM => self.serve_files(client, &call, &caller),
             _ => self.serve_mounts(client, &call, &caller),
         }
@@ -101,6 +116,22 @@ impl Calls {
             Some(Ok(())) => Reply::of(head),
             Some(Err(Malformed)) => Reply::failed(call.xid, Failure::GarbageArguments),
             None => Reply::failed(call.xid, Failure::ProcedureUnavailable),
+        })
+    }
+
+    fn serve_compound(&self, client: &Client, call: &CallHead<'_>, caller: &Caller) -> Served {
+        let mut head = Reply::begin(call.xid);
+        let asker = Asker {
+            protocol: Protocol::Nfs4,
+            ..self.asker(client, caller)
+        };
+        Served::Reply(match call.procedure {
+            0 => Reply::of(head),
+            v4::COMPOUND => match v4::run(&asker, &self.memory, call.arguments, &mut head) {
+                Ok(data) => Reply::with_data(head, data),
+                Err(Malformed) => Reply::failed(call.xid, Failure::GarbageArguments),
+            },
+            _ => Reply::failed(call.xid, Failure::ProcedureUnavailable),
         })
     }
 
@@ -149,9 +180,12 @@ impl Calls {
     }
 
     /// The reply to a call, which is kept for a repetition.
-    fn finished(&self, begun: &Begun, head: Writer, data: ReadData) -> Reply {
+    fn finished(&self, begun: &Begun, mut head: Writer, data: ReadData) -> Reply {
         let status = head.as_slice().get(RESULT_AT..RESULT_AT + 4);
         let is_later = status == Some(&Status::JUKEBOX.0.to_be_bytes()[..]);
+        let (place, padding) = (head.len(), padding_of(data.len()));
+        head.pad(padding);
+        let data = Vec::from_iter((!data.is_empty()).then_some((place, data)));
         let reply = Reply::with_data(head, data);
         match begun.key {
             // The client is to ask again, and then it is carried out.

@@ -7,9 +7,10 @@
 //!
 //! # Mechanism
 //! One server serves all shares of a daemon at one TCP port: NFS version 3 ([`v3`]) and its MOUNT
-//! protocol ([`mount_protocol`]). It listens while something is shared ([`NfsServer`]). Connections
-//! are sources of requests for the serving threads of `tarn-serving`, which all front ends share
-//! (`connection`); a call is served from beginning to end in the thread that took it (`calls`).
+//! protocol ([`mount_protocol`]), and NFS versions 4.1 and 4.2 ([`v4`]). It listens while something
+//! is shared ([`NfsServer`]). Connections are sources of requests for the serving threads of
+//! `tarn-serving`, which all front ends share (`connection`); a call is served from beginning to
+//! end in the thread that took it (`calls`).
 //!
 //! A share is a file system of the engine with the options of its property `sharenfs`
 //! ([`share_options`]). The engine shares it when it is mounted, and ends the share before it is
@@ -17,7 +18,8 @@
 //! renames and import on another machine.
 //!
 //! # Not built
-//! NFS version 4, NLM (locks) and NSM, RPC over UDP, RPCSEC_GSS and TLS.
+//! NLM (locks of version 3) and NSM, RPC over UDP, RPCSEC_GSS and TLS; of version 4, what [`v4`]
+//! names.
 
 mod calls;
 pub mod client_lists;
@@ -37,6 +39,7 @@ mod share;
 pub mod share_options;
 mod share_table;
 pub mod v3;
+pub mod v4;
 pub mod xdr;
 
 pub use nfs_server::{NFS_PORT, NfsServer};

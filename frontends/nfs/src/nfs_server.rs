@@ -6,7 +6,8 @@ use crate::port_mapper::{self, RPCBIND};
 use crate::share::{Share, SharedFiles};
 use crate::share_options::ShareOptions;
 use std::io::ErrorKind;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tarn_engine::sharing::{ShareRefusal, ShareRequest, Sharer};
 use tarn_serving::{ServingThreads, SourceKey};
@@ -17,6 +18,9 @@ pub const NFS_PORT: u16 = 2049;
 /// How long the end of requests under way is waited for when a share ends. A guess: longer than a
 /// working pool needs for the largest request.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often clients are looked for whose leases have run out. A guess: a part of a lease.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves shared file systems.
 pub struct NfsServer {
@@ -36,13 +40,20 @@ struct Listening {
 
 impl NfsServer {
     /// A server that shares nothing yet and will listen on this port; 0 for any, which rpcbind is
-    /// not told.
-    pub fn new(threads: Arc<ServingThreads>, port: u16) -> Arc<NfsServer> {
+    /// not told. The file lists clients of version 4: those of an earlier server with this file
+    /// may reclaim what they had. Without it, none can.
+    pub fn new(
+        threads: Arc<ServingThreads>,
+        port: u16,
+        clients: Option<PathBuf>,
+    ) -> Arc<NfsServer> {
+        let calls = Arc::new(Calls::new(clients));
+        end_late_clients(Arc::downgrade(&calls));
         Arc::new(NfsServer {
             threads,
             port,
             is_registered: port == NFS_PORT,
-            calls: Arc::default(),
+            calls,
             listening: Mutex::default(),
         })
     }
@@ -114,6 +125,21 @@ impl NfsServer {
     }
 }
 
+/// Ends the state of clients whose leases have run out, in a thread of its own, as long as the
+/// server is there.
+fn end_late_clients(calls: Weak<Calls>) {
+    let look = move || {
+        while let Some(calls) = calls.upgrade() {
+            calls.memory.state().reap();
+            drop(calls);
+            std::thread::sleep(LOOK_EVERY);
+        }
+    };
+    let named = std::thread::Builder::new().name("nfs-leases".to_string());
+    // Without it, they end when another client introduces itself.
+    let _ = named.spawn(look);
+}
+
 /// Tells rpcbind something in a thread of its own, so that no share waits for it.
 fn tell_rpcbind(tell: impl FnOnce() + Send + 'static) {
     let named = std::thread::Builder::new().name("nfs-rpcbind".to_string());
@@ -160,6 +186,7 @@ impl Sharer for NfsServer {
             share.shared.open_again();
             return Err(ShareRefusal::Busy);
         }
+        self.calls.memory.state().forget_share(&share.shared);
         drop(self.calls.table.remove(guid));
         self.stop_when_idle(&mut listening);
         Ok(())
@@ -175,6 +202,7 @@ impl Sharer for NfsServer {
         let mut listening = self.listening();
         if let Some(share) = self.calls.table.remove(guid) {
             share.shared.close();
+            self.calls.memory.state().forget_share(&share.shared);
         }
         self.stop_when_idle(&mut listening);
     }

@@ -72,6 +72,11 @@ impl ShareTable {
         }
     }
 
+    /// Whether any share that is not in the table may come in a moment.
+    pub(crate) fn any_may_come(&self) -> bool {
+        self.started.elapsed() < START_PATIENCE || self.is_interrupted()
+    }
+
     /// A share is about to end, and comes back soon.
     pub(crate) fn interrupt(&self, guid: u64) {
         let mut ended = self.ended();

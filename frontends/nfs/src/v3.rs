@@ -12,7 +12,7 @@
 //! on using it; and all users read a file that may be executed.
 
 mod arguments;
-mod attributes;
+pub(crate) mod attributes;
 mod changes;
 mod contents;
 mod directories;
@@ -21,6 +21,8 @@ pub mod status;
 
 use crate::file_call::{Asker, FileCall};
 use crate::xdr::{Malformed, Writer};
+pub(crate) use attributes::granted;
+
 use arguments::Arguments;
 use status::Status;
 use tarn_engine::files::{ReadData, Unsynced};

@@ -140,6 +140,12 @@ impl Writer {
         self.fixed(bytes)
     }
 
+    /// Appends so many zeros.
+    pub fn pad(&mut self, count: usize) -> &mut Writer {
+        self.bytes.resize(self.bytes.len() + count, 0);
+        self
+    }
+
     /// How many bytes there are.
     pub fn len(&self) -> usize {
         self.bytes.len()

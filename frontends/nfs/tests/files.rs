@@ -304,7 +304,11 @@ fn calls_that_are_not_served_get_the_answers_of_rpc() {
     let nothing = Writer::new();
     assert_eq!(client.call((v3::PROGRAM, 3, 0), &nothing), Ok(Vec::new()));
     assert_eq!(client.call((400_000, 1, 0), &nothing), Err(1));
-    assert_eq!(client.call((v3::PROGRAM, 4, 0), &nothing), Err(2));
+    assert_eq!(client.call((v3::PROGRAM, 4, 0), &nothing), Ok(Vec::new()));
+    assert_eq!(client.call((v3::PROGRAM, 4, 1), &nothing), Err(4));
+    assert_eq!(client.call((v3::PROGRAM, 4, 2), &nothing), Err(3));
+    assert_eq!(client.call((v3::PROGRAM, 5, 0), &nothing), Err(2));
+    assert_eq!(client.call((v3::PROGRAM, 2, 0), &nothing), Err(2));
     assert_eq!(
         client.call((mount_protocol::PROGRAM, 4, 0), &nothing),
         Err(2)

@@ -1,8 +1,8 @@
-//! Replies: a head made of numbers, and the contents of a file from the cache where there are any.
+//! Replies: numbers, and contents of files from the cache between them where there are any.
 
 use crate::rpc::authentication::Rejected;
 use crate::rpc::record::LAST_FRAGMENT;
-use crate::xdr::{Writer, padding_of};
+use crate::xdr::Writer;
 use tarn_engine::files::ReadData;
 
 const REPLY: u32 = 1;
@@ -34,11 +34,9 @@ pub enum Failure {
 #[derive(Debug, Default)]
 pub struct Reply {
     head: Writer,
-    data: ReadData,
+    /// Contents of files, and the places of the head before which they belong, in order.
+    data: Vec<(usize, ReadData)>,
 }
-
-/// Zeros behind data whose length is no multiple of four.
-const ZEROS: [u8; 3] = [0; 3];
 
 impl Reply {
     /// The head of a result: the body is appended to the writer.
@@ -50,13 +48,15 @@ impl Reply {
 
     /// A result without data of files.
     pub fn of(head: Writer) -> Reply {
-        Reply::with_data(head, ReadData::default())
+        Reply::with_data(head, Vec::new())
     }
 
-    /// A result that ends with the contents of a file, whose length the head has.
-    pub fn with_data(mut head: Writer, data: ReadData) -> Reply {
-        let length = head.len() + data.len() + padding_of(data.len()) - 4;
-        let length = u32::try_from(length).expect("a reply has at most some MiB");
+    /// A result with the contents of files at these places of the head, which has their lengths and
+    /// what pads them.
+    pub fn with_data(mut head: Writer, data: Vec<(usize, ReadData)>) -> Reply {
+        let contents: usize = data.iter().map(|(_, data)| data.len()).sum();
+        let length = u32::try_from(head.len() + contents - 4);
+        let length = length.expect("a reply has at most some MiB");
         head.put_u32(0, LAST_FRAGMENT | length);
         Reply { head, data }
     }
@@ -94,7 +94,7 @@ impl Reply {
         debug_assert_eq!(head.len(), bytes.len(), "a reply is whole words");
         Reply {
             head,
-            data: ReadData::default(),
+            data: Vec::new(),
         }
     }
 
@@ -105,14 +105,14 @@ impl Reply {
 
     /// All bytes, in parts.
     pub fn parts(&self) -> Vec<&[u8]> {
-        let data = self.data.parts();
-        let mut parts = Vec::with_capacity(data.len() + 2);
-        parts.push(self.head.as_slice());
-        parts.extend(data);
-        let padding = padding_of(self.data.len());
-        if padding > 0 {
-            parts.push(&ZEROS[..padding]);
+        let (mut parts, mut at) = (Vec::new(), 0);
+        let head = self.head.as_slice();
+        for (place, data) in &self.data {
+            parts.push(&head[at..*place]);
+            parts.extend(data.parts());
+            at = *place;
         }
+        parts.push(&head[at..]);
         parts
     }
 }

@@ -133,7 +133,7 @@ impl Asker<'_> {
 }
 
 /// The rights of `ACCESS` that the file grants, of those that are asked for.
-fn granted(file: &FileCall, kind: FileKind, asked: u32) -> u32 {
+pub(crate) fn granted(file: &FileCall, kind: FileKind, asked: u32) -> u32 {
     const READ: u32 = 0x1;
     const LOOKUP: u32 = 0x2;
     const MODIFY: u32 = 0x4;

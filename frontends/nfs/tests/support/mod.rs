@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod client;
+pub mod client4;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -134,7 +135,7 @@ impl Bench {
                 ..EngineOptions::default()
             },
         );
-        let server = NfsServer::new(threads.clone(), 0);
+        let server = NfsServer::new(threads.clone(), 0, Some(folder.path().join("nfs-clients")));
         engine.set_sharer(server.clone());
         Bench {
             administrator: Administrator::new(engine.clone()),

@@ -1,0 +1,249 @@
+//! Attributes (`fattr4`): those of files, and those of folders above shares.
+
+use super::bitmap::Bitmap;
+use super::pseudo::PseudoFolder;
+use super::status::Status;
+use crate::file_call::Realm;
+use crate::rpc::record::DATA_BYTES_MAX;
+use crate::xdr::{Reader, Writer};
+use tarn_engine::files::{
+    Attributes, CaseSensitivity, FileKind, SetAttributes, SetTime, SpaceFacts, Timestamp,
+};
+use tarn_engine::{AccountKind, find_account};
+
+pub(crate) const TYPE: u32 = 1;
+pub(crate) const CHANGE: u32 = 3;
+pub(crate) const SIZE: u32 = 4;
+pub(crate) const FSID: u32 = 8;
+pub(crate) const RDATTR_ERROR: u32 = 11;
+pub(crate) const FILEHANDLE: u32 = 19;
+pub(crate) const FILEID: u32 = 20;
+const MODE: u32 = 33;
+const OWNER: u32 = 36;
+const OWNER_GROUP: u32 = 37;
+const TIME_ACCESS_SET: u32 = 48;
+const TIME_MODIFY_SET: u32 = 54;
+const MOUNTED_ON_FILEID: u32 = 55;
+
+/// All that are served.
+pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 18, 19, 20, 21, 22, 23, 26, 27, 28, 29, 30,
+    31, 33, 34, 35, 36, 37, 41, 42, 43, 44, 45, 47, 48, 50, 51, 52, 53, 54, 55, 75,
+]);
+/// Those that can be set.
+pub(crate) const SETTABLE: Bitmap = Bitmap::of(&[
+    SIZE,
+    MODE,
+    OWNER,
+    OWNER_GROUP,
+    TIME_ACCESS_SET,
+    TIME_MODIFY_SET,
+]);
+/// Those that are only set.
+const WRITE_ONLY: Bitmap = Bitmap::of(&[TIME_ACCESS_SET, TIME_MODIFY_SET]);
+/// Those that an exclusive creation sets; the times are where the verifier is.
+pub(crate) const EXCLUSIVE: Bitmap = Bitmap::of(&[MODE, OWNER, OWNER_GROUP]);
+
+/// What has attributes.
+pub(crate) enum Subject<'a> {
+    File {
+        realm: &'a Realm,
+        file: &'a Attributes,
+        /// Where they are asked for.
+        space: Option<SpaceFacts>,
+    },
+    Folder(&'a PseudoFolder),
+}
+
+/// Whether any of these attributes is about space.
+pub(crate) fn are_about_space(wanted: &Bitmap) -> bool {
+    [21, 22, 23, 42, 43, 44]
+        .iter()
+        .any(|number| wanted.has(*number))
+}
+
+/// Appends those of the wanted attributes that there are.
+pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, lease_s: u32) {
+    let shown = wanted.and(&SUPPORTED);
+    let mut set = Bitmap::default();
+    for number in shown.numbers() {
+        if !WRITE_ONLY.has(number) {
+            set.add(number);
+        }
+    }
+    set.put(out);
+    let mut values = Writer::new();
+    for number in set.numbers() {
+        match number {
+            0 => SUPPORTED.put(&mut values),
+            // Handles stay good.
+            2 => drop(values.u32(0)),
+            5 | 6 | 9 | 15 | 17 | 18 | 26 | 34 => drop(values.bool(true)),
+            7 => drop(values.bool(false)),
+            10 => drop(values.u32(lease_s)),
+            RDATTR_ERROR => drop(values.u32(0)),
+            27 => drop(values.u64(i64::MAX.cast_unsigned())),
+            28 => drop(values.u32(u32::MAX)),
+            30 | 31 => drop(values.u64(DATA_BYTES_MAX as u64)),
+            51 => drop(values.u64(0).u32(1)),
+            75 => EXCLUSIVE.put(&mut values),
+            number => match subject {
+                Subject::File { realm, file, space } => {
+                    put_of_file(&mut values, number, realm, file, space.as_ref());
+                }
+                Subject::Folder(folder) => put_of_folder(&mut values, number, folder),
+            },
+        }
+    }
+    out.opaque(values.as_slice());
+}
+
+fn put_of_file(
+    out: &mut Writer,
+    number: u32,
+    realm: &Realm,
+    file: &Attributes,
+    space: Option<&SpaceFacts>,
+) {
+    let space = space.copied().unwrap_or_default();
+    match number {
+        TYPE => drop(out.u32(kind_of(file.kind))),
+        CHANGE => drop(out.u64(file.change())),
+        SIZE => drop(out.u64(file.size)),
+        FSID => drop(out.u64(realm.tree.guid()).u64(0)),
+        16 => {
+            let case = realm.files().naming().case;
+            out.bool(case != CaseSensitivity::Sensitive);
+        }
+        FILEHANDLE => drop(out.opaque(&realm.handle(file).encode())),
+        FILEID | MOUNTED_ON_FILEID => drop(out.u64(file.id.get())),
+        21 | 22 => drop(out.u64(space.available_objects)),
+        23 => drop(out.u64(space.total_objects)),
+        29 => {
+            let longest = realm.files().properties().name_bytes_max();
+            out.u32(u32::try_from(longest).unwrap_or(u32::MAX));
+        }
+        MODE => drop(out.u32(file.permissions)),
+        35 => drop(out.u32(u32::try_from(file.links).unwrap_or(u32::MAX))),
+        OWNER => drop(out.opaque(file.uid.to_string().as_bytes())),
+        OWNER_GROUP => drop(out.opaque(file.gid.to_string().as_bytes())),
+        41 => drop(out.u32(file.device.major).u32(file.device.minor)),
+        42 | 43 => drop(out.u64(space.available_bytes)),
+        44 => drop(out.u64(space.total_bytes)),
+        45 => drop(out.u64(file.blocks_512.saturating_mul(512))),
+        47 => put_time(out, file.accessed),
+        50 => put_time(out, file.created),
+        52 => put_time(out, file.changed),
+        53 => put_time(out, file.modified),
+        other => unreachable!("attribute {other} is served"),
+    }
+}
+
+fn put_of_folder(out: &mut Writer, number: u32, folder: &PseudoFolder) {
+    const DIRECTORY: u32 = 2;
+    match number {
+        TYPE => drop(out.u32(DIRECTORY)),
+        CHANGE => drop(out.u64(folder.change)),
+        SIZE => drop(out.u64(2)),
+        FSID => drop(out.u64(0).u64(1)),
+        16 => drop(out.bool(false)),
+        FILEHANDLE => drop(out.opaque(&folder.handle())),
+        FILEID | MOUNTED_ON_FILEID => drop(out.u64(folder.id())),
+        21 | 22 | 23 | 42 | 43 | 44 | 45 => drop(out.u64(0)),
+        29 => drop(out.u32(255)),
+        MODE => drop(out.u32(0o555)),
+        35 => drop(out.u32(2)),
+        OWNER | OWNER_GROUP => drop(out.opaque(b"0")),
+        41 => drop(out.u32(0).u32(0)),
+        47 | 50 | 52 | 53 => put_time(out, Timestamp::default()),
+        other => unreachable!("attribute {other} is served"),
+    }
+}
+
+/// `nfs_ftype4`.
+pub(crate) fn kind_of(kind: FileKind) -> u32 {
+    match kind {
+        FileKind::Regular => 1,
+        FileKind::Directory => 2,
+        FileKind::BlockDevice => 3,
+        FileKind::CharacterDevice => 4,
+        FileKind::SymbolicLink => 5,
+        FileKind::Socket => 6,
+        FileKind::Fifo => 7,
+    }
+}
+
+fn put_time(out: &mut Writer, time: Timestamp) {
+    out.u64(time.seconds.cast_unsigned()).u32(time.nanoseconds);
+}
+
+/// The attributes that a client wants to set, and which they are.
+pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<(SetAttributes, Bitmap), Status> {
+    let (set, values) = decode_raw(reader)?;
+    if !set.is_within(&SUPPORTED) {
+        return Err(Status::ATTRNOTSUPP);
+    }
+    if !set.is_within(&SETTABLE) {
+        return Err(Status::INVAL);
+    }
+    let mut reader = Reader::new(values);
+    let mut wanted = SetAttributes::default();
+    for number in set.numbers() {
+        match number {
+            SIZE => wanted.size = Some(reader.u64()?),
+            MODE => wanted.permissions = Some(mode(reader.u32()?)?),
+            OWNER => wanted.uid = Some(account(&mut reader, AccountKind::User)?),
+            OWNER_GROUP => wanted.gid = Some(account(&mut reader, AccountKind::Group)?),
+            TIME_ACCESS_SET => wanted.accessed = Some(set_time(&mut reader)?),
+            _ => wanted.modified = Some(set_time(&mut reader)?),
+        }
+    }
+    match reader.rest().is_empty() {
+        true => Ok((wanted, set)),
+        false => Err(Status::BADXDR),
+    }
+}
+
+/// The set and the bytes of attributes.
+pub(crate) fn decode_raw<'a>(reader: &mut Reader<'a>) -> Result<(Bitmap, &'a [u8]), Status> {
+    /// More than all attributes that can be set or compared have.
+    const BYTES_MAX: usize = 8 << 10;
+    let set = Bitmap::decode(reader)?;
+    Ok((set, reader.opaque(BYTES_MAX)?))
+}
+
+fn mode(mode: u32) -> Result<u32, Status> {
+    match mode & !0o7777 {
+        0 => Ok(mode),
+        _ => Err(Status::INVAL),
+    }
+}
+
+/// A number, or `name@domain` with a name of this machine.
+fn account(reader: &mut Reader<'_>, kind: AccountKind) -> Result<u32, Status> {
+    const NAME_BYTES_MAX: usize = 512;
+    let text = std::str::from_utf8(reader.opaque(NAME_BYTES_MAX)?);
+    let text = text.map_err(|_| Status::INVAL)?;
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let name = text.split_once('@').map_or(text, |(name, _)| name);
+    find_account(kind, name).ok_or(Status::BADOWNER)
+}
+
+fn set_time(reader: &mut Reader<'_>) -> Result<SetTime, Status> {
+    match reader.u32()? {
+        0 => Ok(SetTime::Now),
+        1 => {
+            let (seconds, nanoseconds) = (reader.u64()?, reader.u32()?);
+            match nanoseconds < 1_000_000_000 {
+                true => Ok(SetTime::To(Timestamp {
+                    seconds: seconds.cast_signed(),
+                    nanoseconds,
+                })),
+                false => Err(Status::INVAL),
+            }
+        }
+        _ => Err(Status::BADXDR),
+    }
+}
