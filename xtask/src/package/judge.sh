@@ -14,6 +14,7 @@ until_true() { # until_true COMMAND: within a minute or two
   say "FAILED: $* never succeeded"; failed=1
 }
 state() { systemctl is-active "$1"; }
+answers() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null && echo yes; }
 verify() { (cd / && sha256sum --quiet -c /judge/sums) && say "files: as written" || { say "FAILED: files differ"; failed=1; }; }
 finish() { # ends the judgement
   [ $failed = 0 ] && say "verdict: passed" || say "verdict: FAILED"
@@ -30,6 +31,10 @@ case $(cat phase) in
   try zpool create tank mirror /dev/vdb /dev/vdc
   try zfs create tank/home
   try zfs create -o mountpoint=legacy tank/old
+  try zfs set sharenfs=on tank/home
+  try zfs create -V 100M -o tarn:shareiscsi=on tank/disk
+  until_true answers 3260
+  expect "NFS at port 2049" yes "$(answers 2049)"
   mkdir -p /mnt/old
   echo 'tank/old /mnt/old zfs defaults 0 0' >> /etc/fstab
   systemctl daemon-reload
@@ -59,6 +64,8 @@ case $(cat phase) in
   expect "tarnd.service after a reboot" active "$(state tarnd.service)"
   expect "units that failed" "" "$(systemctl --failed --plain --no-legend)"
   expect "/mnt/old of /etc/fstab" zfs "$(findmnt -n -o SOURCE /mnt/old > /dev/null && echo zfs)"
+  until_true answers 3260
+  expect "NFS at port 2049 after a reboot" yes "$(answers 2049)"
   verify
   say "an upgrade while a program writes"
   before=$(pidof tarnd)
