@@ -9,6 +9,7 @@ use tarn_hostile::house::DISKS;
 use tarn_oracle::judge::judge;
 use tarn_oracle::tools::Unpacked;
 
+use crate::devices::SPARES;
 use crate::layout::Layout;
 use crate::world::POOL;
 
@@ -38,12 +39,17 @@ impl Judges {
         for (name, _) in layout.disks() {
             write(machine, &name, folder).map_err(told)?;
         }
+        // The pool may be on those by now: of a disk that was replaced old labels are left.
+        for name in SPARES {
+            write(machine, name, folder).map_err(told)?;
+        }
         let verdict = judge(&self.tools, folder, POOL);
         verdict.map_err(|verdict| verdict.to_string())?;
         fs::remove_dir_all(folder).map_err(told)
     }
 }
 
+/// Writes the image of a disk, if the machine has it.
 fn write(machine: &SimHost, name: &str, folder: &Path) -> std::io::Result<()> {
     let Some(disk) = machine.disk(format!("{DISKS}/{name}")) else {
         return Ok(());
