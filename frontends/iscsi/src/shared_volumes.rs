@@ -98,13 +98,18 @@ impl Shares {
             .spawn(move || {
                 let mut seen = events.newest();
                 looking.find_shared();
+                // An event may come before what it tells of can be seen (`zfs create -o`): the
+                // volumes are looked at once more when no further one has come.
+                let mut looks_again = false;
                 while !events.is_closed() {
                     looking.look();
                     let after = events.wait_after(seen, EVENTS_MAX, PATIENCE);
-                    if let Some(last) = after.events.last() {
-                        seen = last.id;
+                    let last = after.events.last().map(|event| event.id);
+                    if last.is_some() || looks_again {
                         looking.find_shared();
                     }
+                    looks_again = last.is_some();
+                    seen = last.unwrap_or(seen);
                 }
             })?;
         Ok(shares)
