@@ -29,7 +29,7 @@ use tarn_ondisk::intent_log::{
     LoggedWrite, RenameKind, mask,
 };
 use tarn_ondisk::nvlist::Text;
-use tarn_ondisk::units::{BlockId, ObjectId};
+use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
 use tarn_zil::{Contents, Fetched, IntentLog, IntentRecord, LogSource, PlacedWrites, WholeBlocks};
@@ -560,34 +560,8 @@ impl LogSource for FileSystem {
         if whole_blocks == WholeBlocks::Needed && !is_whole {
             return None;
         }
-        // A replay writes the whole block that the record leads to. Behind the record's end the
-        // block may have bytes that were written later and are not logged, or were cut off since:
-        // it would lie beyond the end of the file and show when that grows. (And OpenZFS would have
-        // the file end with the block.)
-        let led_end = end - end % block_size;
-        if write.offset >= led_end {
-            return None;
-        }
-        let range = write.offset / block_size..led_end / block_size;
-        let blocks = node.object.place_for_log(tx, range.clone(), operation)?;
-        let parts = range.filter_map(|block| {
-            let offset = write.offset.max(block * block_size);
-            Some(LoggedWrite {
-                offset,
-                length: (block + 1) * block_size - offset,
-                pointer: *blocks.pointer(BlockId::from(block))?,
-                ..write.clone()
-            })
-        });
-        let rest = (led_end < end).then(|| LoggedWrite {
-            offset: led_end,
-            length: end - led_end,
-            ..write.clone()
-        });
-        Some(PlacedWrites {
-            parts: parts.collect(),
-            rest,
-            blocks,
-        })
+        // No record leads to the last block of a file that ends inside it: bytes beyond the end
+        // would show when the file grows, and OpenZFS would have the file end with the block.
+        PlacedWrites::of(write, &node.object, tx, operation)
     }
 }

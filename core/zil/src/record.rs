@@ -1,8 +1,11 @@
 //! Records while they are in memory.
 
-use tarn_object::{IndirectWrites, ObjectError, Tx};
+use std::sync::Arc;
+
+use tarn_object::{IndirectWrites, Object, ObjectError, Tx};
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::intent_log::{LoggedChange, LoggedWrite};
-use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::units::{BlockId, ObjectId};
 use tarn_probe::Operation;
 
 /// One change for the log, kept in memory until its txg is stored or a commit takes it.
@@ -97,4 +100,54 @@ pub struct PlacedWrites {
     pub rest: Option<LoggedWrite>,
     /// The blocks.
     pub blocks: IndirectWrites,
+}
+
+impl PlacedWrites {
+    /// Writes the blocks of `object` that a write reaches the end of, where they stay, and divides
+    /// the write among them. None when there are none, or they cannot be written.
+    ///
+    /// A replay writes the whole block that a record leads to. Behind the end of the write, its
+    /// last block may have bytes that were written later and are not logged, or were cut off since:
+    /// so the rest of the write carries its bytes.
+    pub fn of(
+        write: &LoggedWrite,
+        object: &Arc<Object>,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Option<PlacedWrites> {
+        let end = write.offset.checked_add(write.length)?;
+        let block_size = object.block_size().get();
+        let led_end = end - end % block_size;
+        if write.offset >= led_end {
+            return None;
+        }
+        let range = write.offset / block_size..led_end / block_size;
+        let blocks = object.place_for_log(tx, range.clone(), operation)?;
+        let count = range.end - range.start;
+        let parts = range.filter_map(|block| {
+            let offset = write.offset.max(block * block_size);
+            Some(LoggedWrite {
+                offset,
+                length: (block + 1) * block_size - offset,
+                pointer: *blocks.pointer(BlockId::from(block))?,
+                ..write.clone()
+            })
+        });
+        let parts: Vec<LoggedWrite> = parts.collect();
+        assert_eq!(
+            widen(parts.len()),
+            count,
+            "a record leads to each block that was placed, or bytes would be missing after a crash"
+        );
+        let rest = (led_end < end).then(|| LoggedWrite {
+            offset: led_end,
+            length: end - led_end,
+            ..write.clone()
+        });
+        Some(PlacedWrites {
+            parts,
+            rest,
+            blocks,
+        })
+    }
 }

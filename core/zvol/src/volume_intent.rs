@@ -5,7 +5,6 @@ use tarn_object::{ObjectError, Tx};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::intent_log::{LoggedChange, LoggedWrite};
-use tarn_ondisk::units::BlockId;
 use tarn_probe::Operation;
 use tarn_zil::{Fetched, LogSource, PlacedWrites, WholeBlocks};
 
@@ -59,30 +58,6 @@ impl LogSource for Volume {
         if end > self.size_bytes() || (whole_blocks == WholeBlocks::Needed && !is_whole) {
             return None;
         }
-        let led_end = end - end % block_size;
-        if write.offset >= led_end {
-            return None;
-        }
-        let range = write.offset / block_size..led_end / block_size;
-        let blocks = self.data.place_for_log(tx, range.clone(), operation)?;
-        let parts = range.filter_map(|block| {
-            let offset = write.offset.max(block * block_size);
-            Some(LoggedWrite {
-                offset,
-                length: (block + 1) * block_size - offset,
-                pointer: *blocks.pointer(BlockId::from(block))?,
-                ..write.clone()
-            })
-        });
-        let rest = (led_end < end).then(|| LoggedWrite {
-            offset: led_end,
-            length: end - led_end,
-            ..write.clone()
-        });
-        Some(PlacedWrites {
-            parts: parts.collect(),
-            rest,
-            blocks,
-        })
+        PlacedWrites::of(write, &self.data, tx, operation)
     }
 }
