@@ -71,6 +71,12 @@ impl Aggregate {
         }
     }
 
+    /// A read whose bytes are thrown away.
+    pub(super) fn of_gap(offset: u64, bytes: u64) -> Aggregate {
+        let gap = Request::read(offset, narrow(bytes));
+        Aggregate::new(Asked::new(None, &gap), gap)
+    }
+
     /// Where it begins.
     pub(super) fn start(&self) -> u64 {
         self.start

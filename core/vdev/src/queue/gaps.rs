@@ -12,9 +12,11 @@
 //!
 //! - while the device *rests*: nothing was asked for [`REST_NS`]. There are as many as the depth
 //!   admits;
-//! - in a *gap*: nothing is asked, nor was for as long as a read takes. There is one at a time. One
-//!   that moves the arm is small ([`MOVING_BYTES_MAX`]): a read that comes meanwhile waits about as
-//!   long as it takes itself. Those that lie where the arm is have up to [`NEXT_BYTES_MAX`];
+//! - in a *gap*: nothing is asked, nor was for as long as a read takes. There is one at a time.
+//!   Where the arm is elsewhere, a read of [`MOVING_BYTES`] directly before the place takes it
+//!   there, and its bytes are thrown away: a read that comes meanwhile waits as long as it takes
+//!   itself, however large the blocks of the scrub are. Those that lie where the arm is have up to
+//!   [`NEXT_BYTES_MAX`];
 //! - after [`ASKED_PER_TURN`] asked requests, one: a scrub comes to its end on a device that never
 //!   rests, and fewer than one read in a hundred waits for it.
 //!
@@ -38,8 +40,9 @@ const REST_NS: u64 = 500_000_000;
 #[doc(alias = "zfs_vdev_nia_credit")]
 const ASKED_PER_TURN: u64 = 128;
 
-/// A request of a scrub that moves the arm has so many bytes in a gap, or one block.
-const MOVING_BYTES_MAX: u64 = 16 << 10;
+/// What is read in a gap to move the arm, in bytes, or one sector: no more than an application's
+/// smallest read.
+pub(crate) const MOVING_BYTES: u64 = 4 << 10;
 
 /// Others have no more. A disk that turns reads that in less time than its arm moves.
 const NEXT_BYTES_MAX: u64 = 1 << 20;
@@ -59,6 +62,8 @@ pub(crate) enum Admitted {
     All,
     /// One of about so many bytes, if none is at the device.
     One(u64),
+    /// A small read that takes the arm to the next request, if none is at the device.
+    Move,
     /// None before so many nanoseconds have passed.
     NoneFor(u64),
 }
@@ -138,7 +143,7 @@ impl Gaps {
             Some(_) if self.arm_at.load(Ordering::Relaxed) == offset => {
                 Admitted::One(NEXT_BYTES_MAX)
             }
-            Some(_) => Admitted::One(MOVING_BYTES_MAX),
+            Some(_) => Admitted::Move,
             None => Admitted::NoneFor((read_ns - since_ns).max(LOOK_NS_MIN)),
         }
     }
@@ -180,7 +185,7 @@ mod tests {
     const READ_NS: u64 = 8_000_000;
 
     #[test]
-    fn a_scrub_waits_for_a_gap_and_moves_the_arm_by_a_small_request() {
+    fn a_scrub_waits_for_a_gap_and_moves_the_arm_by_a_small_read() {
         let gaps = Gaps::new();
         assert_eq!(gaps.admits(4096, 0), Admitted::All);
         gaps.begin_asking();
@@ -189,15 +194,15 @@ mod tests {
         let ended_ns = gaps.last_asked_ns.load(Ordering::Relaxed);
         let at = |after_ns: u64| gaps.admits(4096, ended_ns + after_ns);
         assert_eq!(at(READ_NS / 2), Admitted::NoneFor(READ_NS / 2));
-        assert_eq!(at(READ_NS), Admitted::One(MOVING_BYTES_MAX));
+        assert_eq!(at(READ_NS), Admitted::Move);
         gaps.note_admitted(4096);
         assert_eq!(at(READ_NS + 1), Admitted::One(NEXT_BYTES_MAX));
         gaps.note_admitted(8192);
-        assert_eq!(at(READ_NS + 2), Admitted::One(MOVING_BYTES_MAX));
+        assert_eq!(at(READ_NS + 2), Admitted::Move);
         assert_eq!(at(REST_NS), Admitted::All);
         // A device that is faster has shorter gaps.
         (0..100).for_each(|_| gaps.note_read(1_000));
-        assert_eq!(at(LOOK_NS_MIN), Admitted::One(MOVING_BYTES_MAX));
+        assert_eq!(at(LOOK_NS_MIN), Admitted::Move);
     }
 
     #[test]

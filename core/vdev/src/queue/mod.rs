@@ -356,6 +356,10 @@ impl Lane {
                     self.cut_first(bytes_max);
                     1
                 }
+                Admitted::Move => {
+                    self.move_to_first();
+                    1
+                }
                 Admitted::NoneFor(_) => return,
             };
             let room = &self.leaf.room;
@@ -380,6 +384,10 @@ impl Lane {
                 self.cut_first(bytes_max);
                 1
             }
+            Admitted::Move => {
+                self.move_to_first();
+                1
+            }
             Admitted::NoneFor(wait_ns) => return self.leaf.gaps.wait(wait_ns),
         };
         let room = &self.leaf.room;
@@ -399,7 +407,7 @@ impl Lane {
             .admits(next.start(), tarn_host::monotonic_ns())
         {
             // The call before has sent its last one, which is served.
-            Admitted::One(_) if self.leaf.room.has_any(self.class) => {
+            Admitted::One(_) | Admitted::Move if self.leaf.room.has_any(self.class) => {
                 Admitted::NoneFor(gaps::LOOK_NS_MIN)
             }
             admitted => admitted,
@@ -415,6 +423,20 @@ impl Lane {
             self.unsent.push_front(rest);
         }
         self.unsent.push_front(first);
+    }
+
+    /// Puts a small read before the aggregate that would be sent next, directly before its place.
+    fn move_to_first(&mut self) {
+        let first = self.unsent.front();
+        let first = first.expect("a lane with unsent requests sends");
+        let sector = u64::from(self.window.info().logical_sector_bytes);
+        let bytes = gaps::MOVING_BYTES.max(sector);
+        match first.start().checked_sub(bytes) {
+            // It waits for room since the last time.
+            _ if first.asked_count() == 0 => {}
+            Some(offset) => self.unsent.push_front(Aggregate::of_gap(offset, bytes)),
+            None => self.cut_first(bytes),
+        }
     }
 
     fn send_taken(&mut self, taken: Taken) {
