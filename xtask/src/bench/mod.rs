@@ -27,6 +27,7 @@ mod parity;
 mod peers;
 mod scans;
 mod served_blocks;
+mod served_files;
 mod streams;
 mod table;
 
@@ -55,7 +56,7 @@ const PRIORITY: &str = "-15";
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Only loads whose name contains this, such as read; or log device, picket fence, streams,
-    /// scans, served blocks, parity, or checksums
+    /// scans, served blocks, served files, parity, or checksums
     #[arg(long)]
     only: Option<String>,
     /// Small sizes and three rounds: a look, not a verdict to rely on
@@ -133,17 +134,22 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         arguments.asks_for("parity"),
         arguments.asks_for("checksums"),
     );
-    let served = arguments.asks_for(served_blocks::NAME);
-    let is_of_programs = log_device || fence || streams || scans || served || !loads.is_empty();
+    let (blocks, files) = (
+        arguments.asks_for(served_blocks::NAME),
+        arguments.asks_for(served_files::NAME),
+    );
+    let is_served = blocks || files;
+    let is_of_programs = log_device || fence || streams || scans || is_served || !loads.is_empty();
     if !is_of_programs && !parity && !checksums {
         let names = Load::ALL.map(|load| load.to_string()).join(", ");
         return Err(format!(
-            "nothing has such a name: there are {names}, {}, {}, {}, {}, {}, parity, checksums",
+            "nothing has such a name: there are {names}, {}, {}, {}, {}, {}, {}, parity, checksums",
             log_device::NAME,
             fence::NAME,
             streams::NAME,
             scans::NAME,
-            served_blocks::NAME
+            served_blocks::NAME,
+            served_files::NAME
         )
         .into());
     }
@@ -186,7 +192,7 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         };
         failed.extend(scans::measure(&memory, extent)?);
     }
-    if served {
+    if is_served {
         let extent = match arguments.quick {
             true => served_blocks::Extent::QUICK,
             false => served_blocks::Extent::FULL,
@@ -195,7 +201,12 @@ pub fn bench(arguments: &Arguments) -> Outcome {
             rounds: arguments.rounds.unwrap_or(extent.rounds),
             ..extent
         };
-        failed.extend(served_blocks::measure(&memory, extent)?);
+        if blocks {
+            failed.extend(served_blocks::measure(&memory, extent)?);
+        }
+        if files {
+            failed.extend(served_files::measure(&memory, extent)?);
+        }
     }
     // OpenZFS measures itself for minutes and cannot be told to do less.
     let is_short = arguments.quick && arguments.only.is_none();

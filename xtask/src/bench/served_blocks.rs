@@ -98,7 +98,7 @@ struct Served {
 }
 
 /// A process that ends with this value.
-struct Server(Child);
+pub struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -216,13 +216,13 @@ struct Ours {
 }
 
 /// A port of 127.0.0.1 that nothing listens on now.
-fn free_port() -> Outcome<u16> {
+pub fn free_port() -> Outcome<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     Ok(listener.local_addr()?.port())
 }
 
 /// Waits until a server answers at a port or a socket in the file system.
-fn await_server(answers: impl Fn() -> bool, name: &str) -> Outcome {
+pub fn await_server(answers: impl Fn() -> bool, name: &str) -> Outcome {
     let began = Instant::now();
     while !answers() {
         if began.elapsed() > START_LIMIT {
@@ -233,7 +233,7 @@ fn await_server(answers: impl Fn() -> bool, name: &str) -> Outcome {
     Ok(())
 }
 
-fn start(command: &mut Command) -> Outcome<Server> {
+pub fn start(command: &mut Command) -> Outcome<Server> {
     let quiet = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

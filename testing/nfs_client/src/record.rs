@@ -1,0 +1,182 @@
+//! RPC calls and replies (RFC 5531) as records on a TCP connection.
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Why a request has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The connection.
+    #[error("the connection to the NFS server: {0}")]
+    Connection(#[from] io::Error),
+    /// A reply that no server may give.
+    #[error("the NFS server's reply is malformed: {0}")]
+    Malformed(&'static str),
+    /// A reply that says no.
+    #[error("the NFS server answers {operation} with status {status}")]
+    Refused {
+        /// What was asked for.
+        operation: &'static str,
+        /// The protocol's number.
+        status: u32,
+    },
+}
+
+/// A server that says nothing for so long is one that hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// No reply that we ask for is longer.
+const MOST_BYTES: usize = 4 << 20;
+
+const LAST_FRAGMENT: u32 = 1 << 31;
+const RPC_VERSION: u32 = 2;
+const AUTH_SYS: u32 = 1;
+
+/// A program, its version, and one of its procedures.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Procedure {
+    pub program: u32,
+    pub version: u32,
+    pub number: u32,
+}
+
+/// Bytes of a request, as XDR (RFC 4506) has them.
+#[derive(Debug, Default)]
+pub(crate) struct Out(pub Vec<u8>);
+
+impl Out {
+    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
+        self.0.extend(value.to_be_bytes());
+        self
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
+        self.0.extend(value.to_be_bytes());
+        self
+    }
+
+    /// Bytes whose count both sides know, a multiple of four.
+    pub(crate) fn fixed(&mut self, bytes: &[u8]) -> &mut Self {
+        assert!(bytes.len().is_multiple_of(4), "no padding");
+        self.0.extend(bytes);
+        self
+    }
+
+    pub(crate) fn opaque(&mut self, bytes: &[u8]) -> &mut Self {
+        self.u32(u32::try_from(bytes.len()).expect("requests are small"));
+        self.0.extend(bytes);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+}
+
+/// What is left of a reply.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct In<'a>(pub &'a [u8]);
+
+impl<'a> In<'a> {
+    pub(crate) fn u32(&mut self) -> Result<u32, Failure> {
+        let bytes = self.fixed(4)?.try_into().expect("four bytes");
+        Ok(u32::from_be_bytes(bytes))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Failure> {
+        let bytes = self.fixed(8)?.try_into().expect("eight bytes");
+        Ok(u64::from_be_bytes(bytes))
+    }
+
+    pub(crate) fn fixed(&mut self, count: usize) -> Result<&'a [u8], Failure> {
+        let split = self.0.split_at_checked(count);
+        let (head, rest) = split.ok_or(Failure::Malformed("it ends too early"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    pub(crate) fn opaque(&mut self) -> Result<&'a [u8], Failure> {
+        let count = usize::try_from(self.u32()?).map_err(|_| Failure::Malformed("a length"))?;
+        let bytes = self.fixed(count)?;
+        self.fixed(count.next_multiple_of(4) - count)?;
+        Ok(bytes)
+    }
+}
+
+/// Calls out, replies in.
+#[derive(Debug)]
+pub(crate) struct Records {
+    stream: BufReader<TcpStream>,
+    last: u32,
+    /// Mark, header and arguments of the call that is being made.
+    call: Out,
+    reply: Vec<u8>,
+}
+
+impl Records {
+    pub(crate) fn connect(port: u16) -> Result<Records, Failure> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Records {
+            stream: BufReader::with_capacity(256 << 10, stream),
+            last: 0,
+            call: Out::default(),
+            reply: Vec::new(),
+        })
+    }
+
+    /// Sends a call of root's, and gives its number.
+    pub(crate) fn call(
+        &mut self,
+        procedure: Procedure,
+        arguments: impl FnOnce(&mut Out),
+    ) -> Result<u32, Failure> {
+        self.last += 1;
+        let call = &mut self.call;
+        call.0.clear();
+        call.u32(0).u32(self.last).u32(0).u32(RPC_VERSION);
+        call.u32(procedure.program).u32(procedure.version);
+        call.u32(procedure.number);
+        let (stamp, machine, root, groups) = (0, b"load", 0, 0);
+        call.u32(AUTH_SYS).u32(24).u32(stamp).opaque(machine);
+        call.u32(root).u32(root).u32(groups);
+        // No verifier.
+        call.u32(0).u32(0);
+        arguments(call);
+        let length = u32::try_from(call.0.len() - 4).expect("requests are small");
+        call.0[..4].copy_from_slice(&(length | LAST_FRAGMENT).to_be_bytes());
+        self.stream.get_mut().write_all(&call.0)?;
+        Ok(self.last)
+    }
+
+    /// The number of the call that the next reply answers, and its result.
+    pub(crate) fn reply(&mut self) -> Result<(u32, In<'_>), Failure> {
+        self.reply.clear();
+        loop {
+            let mut mark = [0; 4];
+            self.stream.read_exact(&mut mark)?;
+            let mark = u32::from_be_bytes(mark);
+            let length = (mark & !LAST_FRAGMENT) as usize;
+            let before = self.reply.len();
+            if before + length > MOST_BYTES {
+                return Err(Failure::Malformed("a reply is too long"));
+            }
+            self.reply.resize(before + length, 0);
+            self.stream.read_exact(&mut self.reply[before..])?;
+            if mark & LAST_FRAGMENT != 0 {
+                break;
+            }
+        }
+        let mut reply = In(&self.reply);
+        let call = reply.u32()?;
+        let (is_reply, is_denied) = (reply.u32()?, reply.u32()?);
+        if (is_reply, is_denied) != (1, 0) {
+            return Err(Failure::Malformed("the call is denied"));
+        }
+        let _verifier = (reply.u32()?, reply.opaque()?);
+        match reply.u32()? {
+            0 => Ok((call, reply)),
+            _ => Err(Failure::Malformed("the call is not accepted")),
+        }
+    }
+}
