@@ -3,7 +3,8 @@
 //! # Mechanism
 //! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a
 //! model; [`kill`] ends the daemon in the middle of work and looks at what is left; [`databases`]
-//! does so under databases, [`volumes`] under clients of volumes; [`survive`] takes devices away;
+//! does so under databases, [`volumes`] under clients of volumes; [`served_under_repair`] replaces
+//! and scrubs a disk beside clients of files and volumes; [`survive`] takes devices away;
 //! [`streams`] cuts streams of snapshots, and goes on with them; [`policies`] has programs of
 //! others take, keep and replicate snapshots; [`everyday`] does what users do; [`abuse`] gives
 //! every command hostile arguments; [`programs`] has real programs do the same on ext4 and
@@ -17,9 +18,11 @@ mod fsx;
 mod kill;
 mod known;
 mod loop_devices;
+mod nbd_client;
 mod pjdfstest;
 mod policies;
 mod programs;
+mod served_under_repair;
 mod streams;
 mod suite;
 mod survive;
@@ -94,6 +97,8 @@ pub enum Test {
     Policies,
     /// Volumes by NBD: qemu's and libnbd's programs, and the daemon killed under writes
     Volumes,
+    /// Files by NFS, volumes by NBD and iSCSI, while a disk is replaced and scrubbed
+    ServedUnderRepair,
     /// Streams of snapshots, cut at random bytes and gone on with
     Streams,
     /// What people and programs meet on a mount, at a prompt and in a daemon
@@ -132,6 +137,11 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     }
     if wanted(Test::Volumes) {
         steps.run("volumes", || volumes::volumes(arguments));
+    }
+    if wanted(Test::ServedUnderRepair) {
+        steps.run("served under repair", || {
+            served_under_repair::served_under_repair(arguments.seed, arguments.keep)
+        });
     }
     if wanted(Test::Streams) {
         steps.run("streams that are cut", || streams::streams(arguments));

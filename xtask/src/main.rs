@@ -20,6 +20,7 @@ mod hostile;
 mod oracle;
 mod package;
 mod scale;
+mod servers;
 mod sim;
 mod streams;
 mod tidy;

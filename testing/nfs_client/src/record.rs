@@ -2,7 +2,8 @@
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Why a request has no result.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +102,16 @@ impl<'a> In<'a> {
     }
 }
 
+/// A server keeps replies of version 3, and gives one again to a call with the same number and
+/// arguments from the same machine: so each connection has numbers that none had shortly before.
+fn first_number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let base = now.map_or(0, |since| since.as_micros() as u32);
+    let connection = NEXT.fetch_add(1, Ordering::Relaxed);
+    base.wrapping_add(connection.wrapping_mul(0x9e37_79b9))
+}
+
 /// Calls out, replies in.
 #[derive(Debug)]
 pub(crate) struct Records {
@@ -119,7 +130,7 @@ impl Records {
         stream.set_nodelay(true)?;
         Ok(Records {
             stream: BufReader::with_capacity(256 << 10, stream),
-            last: 0,
+            last: first_number(),
             call: Out::default(),
             reply: Vec::new(),
         })
@@ -131,7 +142,7 @@ impl Records {
         procedure: Procedure,
         arguments: impl FnOnce(&mut Out),
     ) -> Result<u32, Failure> {
-        self.last += 1;
+        self.last = self.last.wrapping_add(1);
         let call = &mut self.call;
         call.0.clear();
         call.u32(0).u32(self.last).u32(0).u32(RPC_VERSION);

@@ -227,6 +227,7 @@ impl Session {
     }
 
     fn put_head(&mut self, out: &mut Out, slot: u32, count: u32) {
+        assert!(!self.free.contains(&slot), "a request is in a taken slot");
         let sequence = &mut self.sequences[slot as usize];
         *sequence += 1;
         head(out, count + 1).u32(SEQUENCE).fixed(&self.id);

@@ -11,15 +11,16 @@
 //! ([`NOISE`] less).
 
 use std::fs::{self, File};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use tarn_oracle::instance::Instance;
 
 use super::table::{NOISE, median};
 use crate::debian_packages::install_missing;
+use crate::servers::{START_LIMIT, Server, await_server, free_port, start};
 use crate::workspace::{Outcome, output, programs, scratch};
 
 /// What is asked for to have this measured.
@@ -43,7 +44,6 @@ const VOLUME_BYTES: u64 = 256 << 20;
 const STEP_BYTES: u64 = 1152 << 10;
 /// Enough to know the rate about.
 const FIRST_COUNT: u64 = 1000;
-const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// What is done.
 #[derive(Debug, Clone, Copy)]
@@ -95,16 +95,6 @@ struct Served {
     theirs: String,
     /// Our least ratio in reads.
     reads: f64,
-}
-
-/// A process that ends with this value.
-pub struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// How long, and how often.
@@ -213,32 +203,6 @@ fn serve_ours(instance: &Instance, folder: &Path) -> Outcome<Ours> {
 struct Ours {
     iscsi: String,
     nbd: String,
-}
-
-/// A port of 127.0.0.1 that nothing listens on now.
-pub fn free_port() -> Outcome<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0))?;
-    Ok(listener.local_addr()?.port())
-}
-
-/// Waits until a server answers at a port or a socket in the file system.
-pub fn await_server(answers: impl Fn() -> bool, name: &str) -> Outcome {
-    let began = Instant::now();
-    while !answers() {
-        if began.elapsed() > START_LIMIT {
-            return Err(format!("{name} does not answer").into());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
-pub fn start(command: &mut Command) -> Outcome<Server> {
-    let quiet = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    Ok(Server(quiet.spawn()?))
 }
 
 fn start_tgt(folder: &Path, image: &Path) -> Outcome<(Server, String)> {

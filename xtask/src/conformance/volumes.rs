@@ -12,9 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -26,7 +24,8 @@ use tarn_oracle::program;
 use tarn_oracle::tools::Unpacked;
 use tarn_workload::twister::Twister;
 
-use super::crash::{self, HANG_LIMIT, Work, copy_images};
+use super::crash::{self, Work, copy_images};
+use super::nbd_client::{BLOCK_BYTES, NbdClient};
 use super::{Arguments, POOL};
 use crate::changes;
 use crate::debian_packages;
@@ -36,8 +35,6 @@ use crate::workspace::{Outcome, openzfs, programs, scratch};
 const IMAGE_BYTES: u64 = 1 << 30;
 /// The size of the volumes; of the image that is copied a third is data.
 const VOLUME_BYTES: u64 = 96 << 20;
-/// Writes of one client, each of another part of a volume.
-const BLOCK_BYTES: u32 = 24 << 10;
 const BLOCKS: u64 = 256;
 /// The daemon is killed within this time after the writes began.
 const WORK_MS: u32 = 2000;
@@ -181,11 +178,11 @@ impl Scene {
     fn round(&self, tools: &Unpacked, chance: &mut Twister) -> Outcome<String> {
         let name = ["copied", "small", "throughput"][chance.index(3)];
         *self.written() = Written::default();
-        let mut client = Client::connect(&self.socket(), &format!("{POOL}/{name}"))?;
+        let mut client = NbdClient::connect(&self.socket(), &format!("{POOL}/{name}"))?;
         let (written, mut chosen) = (self.written.clone(), Twister::new(chance.word().into()));
         let work = Work::begin("a client of a volume", move || {
             // Ends with the error of the write that met the kill.
-            while client.write_one(&written, &mut chosen).is_ok() {}
+            while write_one(&mut client, &written, &mut chosen).is_ok() {}
         });
         let worked_ms = 50 + chance.below(WORK_MS);
         thread::sleep(Duration::from_millis(u64::from(worked_ms)));
@@ -212,7 +209,7 @@ impl Scene {
 
     /// Each block has what was acknowledged last, or a later write.
     fn check(&self, name: &str) -> Outcome<usize> {
-        let mut client = Client::connect(&self.socket(), &format!("{POOL}/{name}"))?;
+        let mut client = NbdClient::connect(&self.socket(), &format!("{POOL}/{name}"))?;
         let written = self.written();
         let mut acknowledged = 0;
         for (block, (promised, sent)) in &written.blocks {
@@ -232,75 +229,21 @@ impl Scene {
     }
 }
 
-/// A client that speaks what it needs of the protocol.
-struct Client {
-    stream: UnixStream,
-}
-
-impl Client {
-    /// Chooses an export by the oldest option.
-    fn connect(socket: &Path, name: &str) -> Outcome<Client> {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(HANG_LIMIT))?;
-        let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting)?;
-        let length = u32::try_from(name.len())?;
-        let choice = [
-            &3_u32.to_be_bytes()[..],
-            b"IHAVEOPT",
-            &1_u32.to_be_bytes(),
-            &length.to_be_bytes(),
-            name.as_bytes(),
-        ];
-        stream.write_all(&choice.concat())?;
-        let mut export = [0; 10];
-        stream.read_exact(&mut export)?;
-        Ok(Client { stream })
-    }
-
-    fn request(&mut self, flags: u16, command: u16, block: u64, payload: &[u8]) -> Outcome {
-        let offset = block * u64::from(BLOCK_BYTES);
-        let request = [
-            &0x2560_9513_u32.to_be_bytes()[..],
-            &flags.to_be_bytes(),
-            &command.to_be_bytes(),
-            &block.to_be_bytes(),
-            &offset.to_be_bytes(),
-            &BLOCK_BYTES.to_be_bytes(),
-            payload,
-        ];
-        self.stream.write_all(&request.concat())?;
-        let mut reply = [0; 16];
-        self.stream.read_exact(&mut reply)?;
-        match reply[4..8] {
-            [0, 0, 0, 0] => Ok(()),
-            _ => Err(format!("the server answers {reply:?}").into()),
-        }
-    }
-
-    /// Writes the next number into some block, durably.
-    fn write_one(&mut self, written: &Mutex<Written>, chance: &mut Twister) -> Outcome {
-        let block = chance.below_wide(BLOCKS);
-        let number = {
-            let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-            written.last += 1;
-            let number = written.last;
-            written.blocks.entry(block).or_default().1 = number;
-            number
-        };
-        let bytes = number
-            .to_be_bytes()
-            .repeat(usize::try_from(BLOCK_BYTES / 4)?);
-        self.request(1, 1, block, &bytes)?;
+/// Writes the next number into some block, durably.
+fn write_one(client: &mut NbdClient, written: &Mutex<Written>, chance: &mut Twister) -> Outcome {
+    let block = chance.below_wide(BLOCKS);
+    let number = {
         let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.blocks.entry(block).or_default().0 = number;
-        Ok(())
-    }
-
-    fn read(&mut self, block: u64) -> Outcome<Vec<u8>> {
-        self.request(0, 0, block, &[])?;
-        let mut bytes = vec![0; usize::try_from(BLOCK_BYTES)?];
-        self.stream.read_exact(&mut bytes)?;
-        Ok(bytes)
-    }
+        written.last += 1;
+        let number = written.last;
+        written.blocks.entry(block).or_default().1 = number;
+        number
+    };
+    let bytes = number
+        .to_be_bytes()
+        .repeat(usize::try_from(BLOCK_BYTES / 4)?);
+    client.write_durably(block, &bytes)?;
+    let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+    written.blocks.entry(block).or_default().0 = number;
+    Ok(())
 }
