@@ -54,6 +54,24 @@ impl Client {
         }
     }
 
+    /// Loses the connection, and connects again from the port that it had.
+    pub fn connect_again(self, port: u16) -> Client {
+        let own = self.stream.local_addr().unwrap();
+        // At once: the kernel keeps nothing of a connection that is reset.
+        let at_once = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&self.stream, at_once).unwrap();
+        drop(self.stream);
+        let family = rustix::net::AddressFamily::INET;
+        let socket = rustix::net::socket(family, rustix::net::SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &own).unwrap();
+        let server = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        rustix::net::connect(&socket, &server).unwrap();
+        Client {
+            stream: socket.into(),
+            ..self
+        }
+    }
+
     /// Sends a call, and gives its number.
     pub fn send(&mut self, which: (u32, u32, u32), arguments: &Writer) -> u32 {
         self.xid += 1;
