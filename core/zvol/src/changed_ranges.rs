@@ -68,6 +68,7 @@ impl ChangedRanges {
 
     /// Waits until no change that came before overlaps this range.
     pub(crate) fn take(&self, range: Range<u64>) -> ChangedRange<'_> {
+        assert!(range.start < range.end, "each change reaches something");
         let mut changes = self.changes.lock();
         changes.last_number += 1;
         let number = changes.last_number;
@@ -81,6 +82,10 @@ impl ChangedRanges {
                 .wait_while(&mut changes, |changes| changes.must_wait(number, &range));
             changes.waiting -= 1;
         }
+        assert!(
+            !changes.must_wait(number, &range),
+            "no change that overlaps is being made"
+        );
         ChangedRange {
             ranges: self,
             number,

@@ -12,9 +12,9 @@
 //!
 //! # Invariants
 //! - The changes of a block are made one at a time, and their records are in the same order: of
-//!   overlapping writes of up to 4 MiB, one is there whole. Writes to different blocks are made side
-//!   by side; nothing else is changed beside a discard or a change of the size. A read beside a
-//!   write has each block as it was before or after it.
+//!   overlapping writes of up to 4 MiB, one is there whole. Writes to different blocks are made
+//!   side by side; nothing else is changed beside a discard or a change of the size. A read beside
+//!   a write has each block as it was before or after it.
 //!
 //! # Knows nothing about
 //! Pools, protocols.

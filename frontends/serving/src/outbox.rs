@@ -122,6 +122,7 @@ impl Outbox {
             line.bytes += part.len();
             line.parts.push(part);
         }
+        assert!(line.bytes > 0, "each message has bytes");
         line.messages += 1;
         self.unsent.fetch_add(1, Ordering::SeqCst);
         match line.messages >= HELD_MAX || line.bytes >= HELD_BYTES_MAX {
@@ -230,7 +231,8 @@ impl Outbox {
             }
             let written = self.write(turn, socket, waiting);
             if written != Err(Errno::AGAIN) {
-                self.unsent.fetch_sub(turn.messages, Ordering::SeqCst);
+                let before = self.unsent.fetch_sub(turn.messages, Ordering::SeqCst);
+                assert!(before >= turn.messages, "each message is sent once");
                 *turn = Turn::default();
             }
             written?;
@@ -250,6 +252,8 @@ impl Outbox {
                 Part::Blocks(data) => all.extend(data.parts().map(IoSlice::new)),
             }
         }
+        let bytes: usize = all.iter().map(|part| part.len()).sum();
+        assert!(turn.sent < bytes, "a turn ends when all is sent");
         let mut rest = &mut all[..];
         IoSlice::advance_slices(&mut rest, turn.sent);
         while !rest.is_empty() {

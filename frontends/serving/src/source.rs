@@ -47,8 +47,8 @@ pub trait Source: Send + Sync + 'static {
     fn take_request(&self, request: &mut Self::Request) -> Next;
 
     /// Whether bytes of the next request, in whole, were read together with those before it, so
-    /// that the descriptor does not announce it; or replies were held back that are not sent. Called while a thread is about to wait inside the
-    /// core: it must not wait itself.
+    /// that the descriptor does not announce it; or replies were held back that are not sent.
+    /// Called while a thread is about to wait inside the core: it must not wait itself.
     fn has_request_in_memory(&self) -> bool {
         false
     }
