@@ -8,7 +8,8 @@
 //! [`streams`] cuts streams of snapshots, and goes on with them; [`policies`] has programs of
 //! others take, keep and replicate snapshots; [`everyday`] does what users do; [`abuse`] gives
 //! every command hostile arguments; [`programs`] has real programs do the same on ext4 and
-//! compares. Each has an instance of its own, a pool of files and a mount.
+//! compares; [`pynfs`] asks the NFS server about its protocol. Each has an instance of its own, a
+//! pool of files and a mount.
 
 mod abuse;
 mod crash;
@@ -22,6 +23,7 @@ mod nbd_client;
 mod pjdfstest;
 mod policies;
 mod programs;
+mod pynfs;
 mod served_under_repair;
 mod streams;
 mod suite;
@@ -107,6 +109,8 @@ pub enum Test {
     Programs,
     /// The `generic` group of xfstests
     Xfstests,
+    /// The protocol of NFS versions 4.0 and 4.1
+    Pynfs,
     /// OpenZFS's functional tests
     Zts,
     /// Every command with arguments that are empty, too long, hostile or nonsense
@@ -158,6 +162,14 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Xfstests) {
         steps.run("xfstests", || xfstests::xfstests(arguments));
     }
+    if wanted(Test::Pynfs) {
+        steps.run("pynfs", || {
+            pynfs::pynfs(pynfs::Budget {
+                is_small: arguments.small,
+                keep: arguments.keep,
+            })
+        });
+    }
     if wanted(Test::Zts) {
         steps.run("OpenZFS's functional tests", || zts::zts(arguments));
     }
@@ -181,6 +193,7 @@ pub fn small() -> Outcome {
             Test::Everyday,
             Test::Programs,
             Test::Xfstests,
+            Test::Pynfs,
             Test::Zts,
             Test::Abuse,
         ],

@@ -17,7 +17,7 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:n:f:",
+    short: ":jc:n:f:l:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
@@ -25,6 +25,7 @@ const START: Grammar = Grammar {
         ("no-admin-snapshot", "no-admin-snapshot"),
         ("nbd-listen", "n"),
         ("nfs-port", "f"),
+        ("nfs-lease", "l"),
     ],
 };
 
@@ -153,6 +154,7 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
             "c" => handed_on.push(format!("--cache-size={value}")),
             "n" => handed_on.push(format!("--nbd-listen={value}")),
             "f" => handed_on.push(format!("--nfs-port={value}")),
+            "l" => handed_on.push(format!("--nfs-lease={value}")),
             flag => handed_on.push(format!("--{flag}")),
         }
     }
@@ -210,13 +212,19 @@ mod tests {
             "--cache-size",
             "1G",
             "--nfs-port=2050",
+            "--nfs-lease=30",
             "--no-admin-snapshot",
         ])
         .unwrap();
         assert!(is_json);
         assert_eq!(
             handed_on,
-            ["--cache-size=1G", "--nfs-port=2050", "--no-admin-snapshot"]
+            [
+                "--cache-size=1G",
+                "--nfs-port=2050",
+                "--nfs-lease=30",
+                "--no-admin-snapshot"
+            ]
         );
         let (_, handed_on) = options(&["-c512M", "--let-processors-sleep"]).unwrap();
         assert_eq!(handed_on, ["--cache-size=512M", "--let-processors-sleep"]);

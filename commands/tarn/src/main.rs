@@ -31,7 +31,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "start",
         usage: "\tstart [-j] [--cache-size size] [--let-processors-sleep] [--no-admin-snapshot]\n\
-\t    [--nfs-port port] [--nbd-listen address:port] ...\n",
+\t    [--nfs-port port] [--nfs-lease seconds] [--nbd-listen address:port] ...\n",
         run: Some(daemon::start),
     },
     Subcommand {
@@ -71,6 +71,8 @@ fn notes(subcommand: &str) -> String {
 \t--let-processors-sleep  never keep idle processors awake\n\
 \t--no-admin-snapshot     names in .zfs/snapshot cannot be changed\n\
 \t--nfs-port port         TCP port for NFS; 2049 unless given\n\
+\t--nfs-lease seconds     time for which NFS version 4 keeps what a silent client has\n\
+\t                        open and locked; 90 unless given\n\
 \t--nbd-listen address:port\n\
 \t                        volumes are served by NBD at this TCP address, too\n\
 \nThe command ends when the daemon answers, with its pools imported and mounted. One that\n\

@@ -23,6 +23,7 @@ mod serve;
 use clap::Parser;
 use serve::ServeError;
 use std::process::ExitCode;
+use std::time::Duration;
 use tarn_administration::messages::without_error_numbers;
 use tarn_engine::caller::{self, StartedBy};
 use tarn_engine::instance::Instance;
@@ -51,6 +52,10 @@ struct Arguments {
     /// TARN_NFS_PORT, unless given
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     nfs_port: Option<u16>,
+    /// Seconds for which a client of NFS version 4 keeps its opens and locks without a word, and
+    /// may reclaim them after a restart; 90 unless given
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(10..=3600))]
+    nfs_lease: Option<u16>,
     /// A command starts it: the priority and the limits are not chosen, but what the command had
     #[arg(long, hide = true)]
     by_command: bool,
@@ -98,6 +103,9 @@ fn main() -> ExitCode {
                 Ok(port) => port,
                 Err(why) => return failed(&why),
             },
+            nfs_lease: (arguments.nfs_lease).map_or(tarn_nfs::LEASE, |seconds| {
+                Duration::from_secs(seconds.into())
+            }),
             nbd_addresses: arguments.nbd_listen,
         };
         match serve::run(&instance, options) {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tarn_administration::Administrator;
 use tarn_api::admission::{OF_OTHERS_MAX, OF_OWNERS_MAX};
 use tarn_api::server::{Control, serve};
@@ -73,6 +74,8 @@ pub struct Options {
     pub may_keep_processors_awake: bool,
     /// The TCP port for NFS.
     pub nfs_port: u16,
+    /// For how long a client of NFS version 4 keeps its state without a word.
+    pub nfs_lease: Duration,
     /// TCP addresses at which volumes are served by NBD, beside the instance's socket.
     pub nbd_addresses: Vec<SocketAddr>,
 }
@@ -91,6 +94,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         threads.clone(),
         options.nfs_port,
         Some(instance.nfs_clients()),
+        options.nfs_lease,
     );
     let nbd_addresses = options.nbd_addresses;
     let options = EngineOptions {

@@ -84,13 +84,8 @@ impl Export {
         &self.volume
     }
 
-    /// Carries out a command, and replies. `has_next`: another one is in memory.
-    pub(crate) fn carry_out(
-        &self,
-        request: Request,
-        payload: Vec<Buffer>,
-        (sender, has_next): (&Sender, bool),
-    ) {
+    /// Carries out a command, and replies.
+    pub(crate) fn carry_out(&self, request: Request, payload: Vec<Buffer>, sender: &Sender) {
         let kind = match request.command {
             command::READ | command::CACHE => OperationKind::Read,
             command::WRITE | command::WRITE_ZEROES => OperationKind::Write,
@@ -102,8 +97,7 @@ impl Export {
         let range = (request.offset, u64::from(request.length));
         let operation = self.volume.begin(self.who, kind, range);
         let answer = self.answer(request, payload, &operation);
-        let (header, data) = self.reply_of(request, answer);
-        sender.reply(header, data, has_next);
+        self.reply(request, answer, sender);
         self.volume.finish(operation);
     }
 
@@ -198,12 +192,7 @@ impl Export {
         Ok(())
     }
 
-    /// The reply: bytes, and behind them what was read.
-    fn reply_of(
-        &self,
-        request: Request,
-        answer: Result<Answer, Failure>,
-    ) -> (Vec<u8>, Option<ReadData>) {
+    fn reply(&self, request: Request, answer: Result<Answer, Failure>, sender: &Sender) {
         let cookie = request.cookie;
         let is_in_chunks = match request.command {
             command::READ => self.is_structured,
@@ -212,10 +201,10 @@ impl Export {
         };
         match answer {
             Err(failure) if is_in_chunks => {
-                (error_chunk(cookie, failure.number, &failure.why), None)
+                sender.send(&[&error_chunk(cookie, failure.number, &failure.why)]);
             }
-            Err(failure) => (simple_reply(cookie, failure.number), None),
-            Ok(Answer::Done) => (simple_reply(cookie, 0), None),
+            Err(failure) => sender.send(&[&simple_reply(cookie, failure.number)]),
+            Ok(Answer::Done) => sender.send(&[&simple_reply(cookie, 0)]),
             Ok(Answer::Data(data)) => {
                 let header = match is_in_chunks {
                     true => {
@@ -225,7 +214,8 @@ impl Export {
                     }
                     false => simple_reply(cookie, 0),
                 };
-                (header, Some(data))
+                let parts: Vec<&[u8]> = std::iter::once(&header[..]).chain(data.parts()).collect();
+                sender.send(&parts);
             }
             Ok(Answer::Extents(extents)) => {
                 let mut body = BASE_ALLOCATION_ID.to_be_bytes().to_vec();
@@ -236,9 +226,8 @@ impl Export {
                     body.extend(state.to_be_bytes());
                 }
                 let size = u32::try_from(body.len()).expect("there are some thousands");
-                let mut reply = only_chunk(cookie, chunk::BLOCK_STATUS, size);
-                reply.extend(body);
-                (reply, None)
+                let header = only_chunk(cookie, chunk::BLOCK_STATUS, size);
+                sender.send(&[&header, &body]);
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::v4;
 use crate::xdr::{Malformed, Writer, padding_of};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tarn_engine::files::{Protocol, ReadData, Unsynced};
 
 /// What serves calls.
@@ -54,11 +55,11 @@ struct Begun {
 }
 
 impl Calls {
-    /// With a file that lists the clients of version 4.
-    pub(crate) fn new(clients: Option<PathBuf>) -> Calls {
+    /// With a file that lists the clients of version 4, and the time of their leases.
+    pub(crate) fn new(clients: Option<PathBuf>, lease: Duration) -> Calls {
         Calls {
             table: ShareTable::default(),
-            memory: v4::Memory::new(clients),
+            memory: v4::Memory::new(clients, lease),
             mounts: MountList::default(),
             repeated: RepeatedCalls::default(),
         }
@@ -91,7 +92,7 @@ impl Calls {
         };
         match call.program {
             v3::PROGRAM if call.version == v4::VERSION => {
-                self.serve_compound(client, &call, &caller)
+                self.serve_compound(client, &call, &caller, record.len())
             }
             v3::PROGRAM => self.serve_files(client, &call, &caller),
             _ => self.serve_mounts(client, &call, &caller),
@@ -119,20 +120,47 @@ impl Calls {
         })
     }
 
-    fn serve_compound(&self, client: &Client, call: &CallHead<'_>, caller: &Caller) -> Served {
+    fn serve_compound(
+        &self,
+        client: &Client,
+        call: &CallHead<'_>,
+        caller: &Caller,
+        request_bytes: usize,
+    ) -> Served {
         let mut head = Reply::begin(call.xid);
+        match call.procedure {
+            0 => return Served::Reply(Reply::of(head)),
+            v4::COMPOUND => {}
+            _ => return Served::Reply(Reply::failed(call.xid, Failure::ProcedureUnavailable)),
+        }
+        // Version 4.0 has no sessions, in which calls are carried out once.
+        let is_version_0 = v4::minor_of(call.arguments) == Some(0);
+        let key = is_version_0.then(|| CallKey::of(client, call));
+        if let Some(key) = key {
+            match self.repeated.begin(key) {
+                Known::New => {}
+                Known::UnderWay => return Served::Nothing,
+                Known::Replied(bytes) => return Served::Reply(Reply::again(&bytes)),
+            }
+        }
         let asker = Asker {
             protocol: Protocol::Nfs4,
             ..self.asker(client, caller)
         };
-        Served::Reply(match call.procedure {
-            0 => Reply::of(head),
-            v4::COMPOUND => match v4::run(&asker, &self.memory, call.arguments, &mut head) {
-                Ok(data) => Reply::with_data(head, data),
-                Err(Malformed) => Reply::failed(call.xid, Failure::GarbageArguments),
-            },
-            _ => Reply::failed(call.xid, Failure::ProcedureUnavailable),
-        })
+        let request = (request_bytes, call.arguments);
+        let (reply, is_kept) = match v4::run(&asker, &self.memory, request, &mut head) {
+            Ok(ran) => (Reply::with_data(head, ran.data), ran.is_kept),
+            Err(Malformed) => {
+                let failed = Reply::failed(call.xid, Failure::GarbageArguments);
+                (failed, false)
+            }
+        };
+        match key {
+            Some(key) if is_kept => self.repeated.replied(key, reply.head()),
+            Some(key) => self.repeated.forget(key),
+            None => {}
+        }
+        Served::Reply(reply)
     }
 
     fn serve_files(&self, client: &Client, call: &CallHead<'_>, caller: &Caller) -> Served {

@@ -7,9 +7,9 @@
 //!
 //! # Mechanism
 //! One server serves all shares of a daemon at one TCP port: NFS version 3 ([`v3`]) and its MOUNT
-//! protocol ([`mount_protocol`]), and NFS versions 4.1 and 4.2 ([`v4`]). It listens while something
-//! is shared ([`NfsServer`]). Connections are sources of requests for the serving threads of
-//! `tarn-serving`, which all front ends share (`connection`); a call is served from beginning to
+//! protocol ([`mount_protocol`]), and NFS versions 4.0, 4.1 and 4.2 ([`v4`]). It listens while
+//! something is shared ([`NfsServer`]). Connections are sources of requests for the serving threads
+//! of `tarn-serving`, which all front ends share (`connection`); a call is served from beginning to
 //! end in the thread that took it (`calls`).
 //!
 //! A share is a file system of the engine with the options of its property `sharenfs`
@@ -42,4 +42,4 @@ pub mod v3;
 pub mod v4;
 pub mod xdr;
 
-pub use nfs_server::{NFS_PORT, NfsServer};
+pub use nfs_server::{LEASE, NFS_PORT, NfsServer};

@@ -15,6 +15,11 @@ use tarn_serving::{ServingThreads, SourceKey};
 /// The port of NFS.
 pub const NFS_PORT: u16 = 2049;
 
+/// How long a client of version 4 keeps its opens and locks without a word, and how long clients
+/// may reclaim them after a restart, unless the administrator says otherwise; what the kernel's
+/// server has.
+pub const LEASE: Duration = Duration::from_secs(90);
+
 /// How long the end of requests under way is waited for when a share ends. A guess: longer than a
 /// working pool needs for the largest request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,14 +46,15 @@ struct Listening {
 impl NfsServer {
     /// A server that shares nothing yet and will listen on this port; 0 for any, which rpcbind is
     /// not told. The file lists clients of version 4: those of an earlier server with this file
-    /// may reclaim what they had. Without it, none can.
+    /// may reclaim what they had, for the time of a lease. Without it, none can.
     pub fn new(
         threads: Arc<ServingThreads>,
         port: u16,
         clients: Option<PathBuf>,
+        lease: Duration,
     ) -> Arc<NfsServer> {
-        let calls = Arc::new(Calls::new(clients));
-        end_late_clients(Arc::downgrade(&calls));
+        let calls = Arc::new(Calls::new(clients, lease));
+        end_late_clients(Arc::downgrade(&calls), LOOK_EVERY.min(lease / 4));
         Arc::new(NfsServer {
             threads,
             port,
@@ -127,12 +133,12 @@ impl NfsServer {
 
 /// Ends the state of clients whose leases have run out, in a thread of its own, as long as the
 /// server is there.
-fn end_late_clients(calls: Weak<Calls>) {
+fn end_late_clients(calls: Weak<Calls>, look_every: Duration) {
     let look = move || {
         while let Some(calls) = calls.upgrade() {
             calls.memory.state().reap();
             drop(calls);
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(look_every);
         }
     };
     let named = std::thread::Builder::new().name("nfs-leases".to_string());

@@ -163,7 +163,7 @@ fn a_port_in_use_is_told_with_the_cure() {
     let port = taken.local_addr().unwrap().port();
     let threads = tarn_serving::ServingThreads::new(tarn_serving::AwakeProcessors::new(false));
     let threads = threads.unwrap();
-    let server = tarn_nfs::NfsServer::new(threads.clone(), port, None);
+    let server = tarn_nfs::NfsServer::new(threads.clone(), port, None, tarn_nfs::LEASE);
     bench.create("tank/a", &[]);
     let held = bench
         .engine

@@ -119,7 +119,7 @@ fn operations_come_in_sessions_of_versions_4_1_and_4_2() {
     let (_bench, mut client, root) = shared();
     let make = make_folder(&root, "folder");
     assert_eq!(client.compound(&make).status, OP_NOT_IN_SESSION);
-    for other in [0, 3, u32::MAX] {
+    for other in [3, u32::MAX] {
         client.minor = other;
         let answer = client.run_in(5, 1, &make);
         assert_eq!((answer.status, answer.count), (MINOR_VERS_MISMATCH, 0));

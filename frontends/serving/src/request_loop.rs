@@ -35,15 +35,6 @@ impl Drop for AtHand<'_> {
     }
 }
 
-/// Takes the next request; where there is none, sends the replies that were held back.
-fn take_or_send(registered: &Registered, request: &mut dyn Any) -> Next {
-    let next = registered.take_request(request);
-    if !matches!(next, Next::Request(_)) {
-        registered.source.send_held();
-    }
-    next
-}
-
 impl ServingThreads {
     /// Serves an owned source until it is quiet, or other threads'.
     pub(crate) fn serve_owned(
@@ -53,7 +44,7 @@ impl ServingThreads {
     ) {
         let _at_hand = AtHand::new(self, registered);
         let mut delayed = Vec::new();
-        let mut next = take_or_send(registered, request);
+        let mut next = registered.take_request(request);
         loop {
             let traits = match next {
                 Next::Request(traits) => traits,
@@ -64,13 +55,12 @@ impl ServingThreads {
                 return;
             };
             delayed = left;
-            next = take_or_send(registered, request);
+            next = registered.take_request(request);
             let is_request = matches!(next, Next::Request(_));
             if !delayed.is_empty() && (!is_request || delayed.len() >= DELAYED_MAX) {
                 let is_owned = self.send_delayed(registered, std::mem::take(&mut delayed));
                 match next {
-                    Next::Nothing if is_owned => next = take_or_send(registered, request),
-                    Next::Ended if is_owned => registered.source.send_held(),
+                    Next::Nothing if is_owned => next = registered.take_request(request),
                     _ if is_owned => {}
                     // It was taken, so it is served, whichever thread owns the source.
                     Next::Request(_) => return self.serve_not_owned(registered, request),

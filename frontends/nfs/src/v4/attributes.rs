@@ -26,9 +26,14 @@ const TIME_MODIFY_SET: u32 = 54;
 const MOUNTED_ON_FILEID: u32 = 55;
 
 /// All that are served.
-pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
+const SUPPORTED: Bitmap = Bitmap::of(&[
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 18, 19, 20, 21, 22, 23, 26, 27, 28, 29, 30,
     31, 33, 34, 35, 36, 37, 41, 42, 43, 44, 45, 47, 48, 50, 51, 52, 53, 54, 55, 75,
+]);
+/// Those of them that version 4.0 has.
+const SUPPORTED_0: Bitmap = Bitmap::of(&[
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 18, 19, 20, 21, 22, 23, 26, 27, 28, 29, 30,
+    31, 33, 34, 35, 36, 37, 41, 42, 43, 44, 45, 47, 48, 50, 51, 52, 53, 54, 55,
 ]);
 /// Those that can be set.
 pub(crate) const SETTABLE: Bitmap = Bitmap::of(&[
@@ -43,6 +48,23 @@ pub(crate) const SETTABLE: Bitmap = Bitmap::of(&[
 const WRITE_ONLY: Bitmap = Bitmap::of(&[TIME_ACCESS_SET, TIME_MODIFY_SET]);
 /// Those that an exclusive creation sets; the times are where the verifier is.
 pub(crate) const EXCLUSIVE: Bitmap = Bitmap::of(&[MODE, OWNER, OWNER_GROUP]);
+
+/// What attributes say of the server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    pub(crate) minor: u32,
+    pub(crate) lease_s: u32,
+}
+
+impl Facts {
+    /// The attributes that this version has.
+    pub(crate) fn supported(self) -> &'static Bitmap {
+        match self.minor {
+            0 => &SUPPORTED_0,
+            _ => &SUPPORTED,
+        }
+    }
+}
 
 /// What has attributes.
 pub(crate) enum Subject<'a> {
@@ -63,8 +85,8 @@ pub(crate) fn are_about_space(wanted: &Bitmap) -> bool {
 }
 
 /// Appends those of the wanted attributes that there are.
-pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, lease_s: u32) {
-    let shown = wanted.and(&SUPPORTED);
+pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, facts: Facts) {
+    let shown = wanted.and(facts.supported());
     let mut set = Bitmap::default();
     for number in shown.numbers() {
         if !WRITE_ONLY.has(number) {
@@ -75,12 +97,12 @@ pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, leas
     let mut values = Writer::new();
     for number in set.numbers() {
         match number {
-            0 => SUPPORTED.put(&mut values),
+            0 => facts.supported().put(&mut values),
             // Handles stay good.
             2 => drop(values.u32(0)),
             5 | 6 | 9 | 15 | 17 | 18 | 26 | 34 => drop(values.bool(true)),
             7 => drop(values.bool(false)),
-            10 => drop(values.u32(lease_s)),
+            10 => drop(values.u32(facts.lease_s)),
             RDATTR_ERROR => drop(values.u32(0)),
             27 => drop(values.u64(i64::MAX.cast_unsigned())),
             28 => drop(values.u32(u32::MAX)),
@@ -178,9 +200,12 @@ fn put_time(out: &mut Writer, time: Timestamp) {
 }
 
 /// The attributes that a client wants to set, and which they are.
-pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<(SetAttributes, Bitmap), Status> {
+pub(crate) fn decode(
+    reader: &mut Reader<'_>,
+    facts: Facts,
+) -> Result<(SetAttributes, Bitmap), Status> {
     let (set, values) = decode_raw(reader)?;
-    if !set.is_within(&SUPPORTED) {
+    if !set.is_within(facts.supported()) {
         return Err(Status::ATTRNOTSUPP);
     }
     if !set.is_within(&SETTABLE) {

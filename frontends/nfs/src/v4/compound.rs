@@ -1,14 +1,18 @@
 //! `COMPOUND`: operations one after the other, until one fails.
 
+use super::attributes::Facts;
+use super::owners::{Ending, Kept, Turn};
 use super::pseudo::PseudoFolder;
 use super::sessions::{Replay, Sequenced};
 use super::state::{State, StateKey};
 use super::status::Status;
 use crate::file_call::{Asker, FileCall, Realm};
+use crate::rpc::record::RECORD_BYTES_MAX;
 use crate::share_table::Shares;
 use crate::xdr::{Malformed, Reader, Writer};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tarn_engine::files::{ObjectId, OperationKind, ReadData};
 
 /// Most operations of a compound.
@@ -21,13 +25,16 @@ const TAG_BYTES_MAX: usize = 1024;
 /// What version 4 knows beside files.
 pub(crate) struct Memory {
     state: Mutex<State>,
+    /// For how long a client keeps its state without a word.
+    pub(crate) lease: Duration,
 }
 
 impl Memory {
     /// With a file that lists the clients: those of an earlier server may reclaim what they had.
-    pub(crate) fn new(clients: Option<PathBuf>) -> Memory {
+    pub(crate) fn new(clients: Option<PathBuf>, lease: Duration) -> Memory {
         Memory {
-            state: Mutex::new(State::new(clients)),
+            state: Mutex::new(State::new(clients, lease)),
+            lease,
         }
     }
 
@@ -67,19 +74,27 @@ pub(crate) struct Compound<'a> {
     /// How many operations there are, and which one this is.
     pub(crate) count: u32,
     pub(crate) position: u32,
+    /// Bytes of the call, with its head.
+    pub(crate) request_bytes: usize,
+    /// What owners of version 4.0 do in this operation, and what was to be done and is done.
+    pub(crate) turns: Vec<Turn>,
+    pub(crate) ending: Ending,
+    pub(crate) replayed: Option<Kept>,
+    /// An operation that may have changed something was carried out.
+    may_have_changed: bool,
 }
 
-/// Carries out a compound, and appends its result. The contents of files belong to these places of
-/// the reply.
+/// Carries out a compound of a call with so many bytes, and appends its result. The contents of
+/// files belong to places of the reply.
 ///
 /// # Errors
 /// The head of the arguments cannot be decoded.
 pub(crate) fn run(
     asker: &Asker<'_>,
     memory: &Memory,
-    arguments: &[u8],
+    (request_bytes, arguments): (usize, &[u8]),
     reply: &mut Writer,
-) -> Result<Vec<(usize, ReadData)>, Malformed> {
+) -> Result<Ran, Malformed> {
     let mut reader = Reader::new(arguments);
     let tag = reader.opaque(TAG_BYTES_MAX)?;
     let (minor, count) = (reader.u32()?, reader.u32()?);
@@ -88,13 +103,14 @@ pub(crate) fn run(
     let count_at = reply.len();
     reply.u32(0);
     let refused = match (minor, count) {
-        (0 | 3.., _) => Some(Status::MINOR_VERS_MISMATCH),
+        (3.., _) => Some(Status::MINOR_VERS_MISMATCH),
+        (0, count) if count > OPERATIONS_MAX => Some(Status::RESOURCE),
         (_, count) if count > OPERATIONS_MAX => Some(Status::TOO_MANY_OPS),
         _ => None,
     };
     if let Some(status) = refused {
         reply.put_u32(begun, status.0);
-        return Ok(Vec::new());
+        return Ok(Ran::default());
     }
     let mut compound = Compound {
         asker,
@@ -109,6 +125,11 @@ pub(crate) fn run(
         data: Vec::new(),
         count,
         position: 0,
+        request_bytes,
+        turns: Vec::new(),
+        ending: Ending::default(),
+        replayed: None,
+        may_have_changed: false,
     };
     let (mut status, mut done) = (Status::OK, 0);
     while done < count && status == Status::OK {
@@ -118,7 +139,7 @@ pub(crate) fn run(
             Err(Replay(kept)) => {
                 reply.truncate(begun);
                 reply.fixed(&kept);
-                return Ok(Vec::new());
+                return Ok(Ran::default());
             }
         };
         done += 1;
@@ -126,7 +147,28 @@ pub(crate) fn run(
     reply.put_u32(begun, status.0);
     reply.put_u32(count_at, done);
     compound.finish(begun, reply);
-    Ok(compound.data)
+    let is_later = matches!(status, Status::DELAY | Status::GRACE | Status::RESOURCE);
+    let is_kept = minor == 0 && compound.may_have_changed && !is_later;
+    Ok(Ran {
+        is_kept: is_kept && compound.data.is_empty(),
+        data: compound.data,
+    })
+}
+
+/// What a compound has come to, beside the reply.
+#[derive(Default)]
+pub(crate) struct Ran {
+    /// Contents of files, and where in the reply they belong.
+    pub(crate) data: Vec<(usize, ReadData)>,
+    /// The reply is kept for a repetition of the call, which sessions do by themselves.
+    pub(crate) is_kept: bool,
+}
+
+/// The minor version of a compound, if it can be decoded.
+pub(crate) fn minor_of(arguments: &[u8]) -> Option<u32> {
+    let mut reader = Reader::new(arguments);
+    reader.opaque(TAG_BYTES_MAX).ok()?;
+    reader.u32().ok()
 }
 
 /// What an operation gives.
@@ -140,7 +182,7 @@ impl Compound<'_> {
             return Ok(Status::BADXDR);
         };
         let begun = reply.len();
-        let is_known = (3..=75).contains(&number);
+        let is_known = self.is_known(number);
         reply.u32(match is_known {
             true => number,
             false => super::operation::ILLEGAL,
@@ -148,6 +190,7 @@ impl Compound<'_> {
         let status_at = reply.len();
         reply.u32(0);
         let (data, body) = (self.data.len(), reply.len());
+        self.may_have_changed |= !super::operation::READ_ONLY.contains(&number);
         let done = match self.may_run(number) {
             Ok(()) if is_known => match self.check_room(reply.len() + CHANGE_BYTES) {
                 Ok(()) => self.run(number, reader, reply)?,
@@ -156,6 +199,19 @@ impl Compound<'_> {
             Ok(()) => Err(Status::OP_ILLEGAL),
             Err(status) => Err(status),
         };
+        if let Some(kept) = self.replayed.take() {
+            debug_assert!(self.turns.is_empty(), "nothing was begun");
+            let status = match self.enter_replayed(&kept) {
+                Ok(()) => kept.status,
+                Err(status) => status,
+            };
+            reply.truncate(status_at);
+            match status == kept.status {
+                true => reply.fixed(&kept.result),
+                false => reply.u32(status.0),
+            };
+            return Ok(status);
+        }
         // What changes something has a small result, for which there was room.
         let done = done.and_then(|()| self.check_room(reply.len()));
         let status = match done {
@@ -174,17 +230,27 @@ impl Compound<'_> {
         };
         debug_assert!(begun < status_at);
         reply.put_u32(status_at, status.0);
+        self.end_turns(number, status, &reply.as_slice()[status_at..]);
         Ok(status)
     }
 
     /// Whether a result that ends at this place of the reply, with the contents of files, is no
     /// larger than the session permits.
     fn check_room(&self, end: usize) -> Done {
-        let Some(sequenced) = &self.sequenced else {
-            return Ok(());
-        };
         let data: usize = self.data.iter().map(|(_, data)| data.len()).sum();
-        sequenced.check_room(end + data)
+        match &self.sequenced {
+            Some(sequenced) => sequenced.check_room(end + data),
+            None if end + data > RECORD_BYTES_MAX => Err(Status::RESOURCE),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this version has an operation.
+    fn is_known(&self, number: u32) -> bool {
+        match self.minor {
+            0 => super::operation::OF_0.contains(&number),
+            _ => super::operation::ALL.contains(&number),
+        }
     }
 
     /// Whether an operation may come at this place.
@@ -197,17 +263,27 @@ impl Compound<'_> {
             BIND_CONN_TO_SESSION,
             DESTROY_CLIENTID,
         ];
+        if self.minor == 0 {
+            return Ok(());
+        }
         match (self.position, number) {
             (0, SEQUENCE) => Ok(()),
             (0, number) if alone.contains(&number) => match self.count {
                 1 => Ok(()),
                 _ => Err(Status::NOT_ONLY_OP),
             },
-            (0, ILLEGAL) => Ok(()),
-            (0, number) if !(3..=75).contains(&number) => Ok(()),
+            (0, number) if !self.is_known(number) => Ok(()),
             (0, _) => Err(Status::OP_NOT_IN_SESSION),
             (_, SEQUENCE) => Err(Status::SEQUENCE_POS),
             _ => Ok(()),
+        }
+    }
+
+    /// What attributes say of the server.
+    pub(crate) fn facts(&self) -> Facts {
+        Facts {
+            minor: self.minor,
+            lease_s: u32::try_from(self.memory.lease.as_secs()).unwrap_or(u32::MAX),
         }
     }
 

@@ -5,7 +5,6 @@ use super::attributes::{self, Subject, are_about_space};
 use super::bitmap::Bitmap;
 use super::compound::{Compound, Current, Done};
 use super::names::sync;
-use super::state::LEASE_S;
 use super::status::{Status, of_handle};
 use crate::file_call::FileCall;
 use crate::rights::{check_read, check_write};
@@ -23,7 +22,7 @@ impl Compound<'_> {
 
     fn put_attributes(&self, wanted: &Bitmap, out: &mut Writer) -> Done {
         if let Some(Current::Folder(folder)) = &self.current {
-            attributes::put(out, wanted, &Subject::Folder(folder), LEASE_S);
+            attributes::put(out, wanted, &Subject::Folder(folder), self.facts());
             return Ok(());
         }
         let file = self.file(OperationKind::GetAttributes, (0, 0))?;
@@ -39,14 +38,14 @@ impl Compound<'_> {
             file: &found,
             space,
         };
-        attributes::put(out, wanted, &subject, LEASE_S);
+        attributes::put(out, wanted, &subject, self.facts());
         Ok(())
     }
 
     /// `VERIFY`, or `NVERIFY` where they are to differ.
     pub(super) fn verify(&mut self, reader: &mut Reader<'_>, differ: bool) -> Done {
         let (set, values) = attributes::decode_raw(reader)?;
-        if !set.is_within(&attributes::SUPPORTED) {
+        if !set.is_within(self.facts().supported()) {
             return Err(Status::ATTRNOTSUPP);
         }
         if set.has(attributes::RDATTR_ERROR) {
@@ -67,7 +66,7 @@ impl Compound<'_> {
 
     pub(super) fn set_attributes(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
         let state = self.decode_state(reader)?;
-        let (mut wanted, set) = attributes::decode(reader)?;
+        let (mut wanted, set) = attributes::decode(reader, self.facts())?;
         let file = self.writable(OperationKind::SetAttributes)?;
         let present = file.attributes().map_err(of_handle)?;
         if wanted.size.is_some() {

@@ -7,7 +7,6 @@ use super::attributes::{self, FILEID, RDATTR_ERROR, Subject, are_about_space};
 use super::bitmap::Bitmap;
 use super::compound::{Compound, Current, Done};
 use super::pseudo::{Below, PseudoFolder};
-use super::state::LEASE_S;
 use super::status::{Status, of_handle};
 use crate::file_call::FileCall;
 use crate::rpc::record::DATA_BYTES_MAX;
@@ -101,7 +100,7 @@ impl Compound<'_> {
                     file: &file,
                     space,
                 };
-                attributes::put(out, wanted, &subject, LEASE_S);
+                attributes::put(out, wanted, &subject, self.facts());
             }
             Err(why) => {
                 let mut set = Bitmap::default();
@@ -143,7 +142,7 @@ impl Compound<'_> {
             out.bool(true).u64(number).opaque(name);
             match folder.below(name, &self.shares) {
                 Some(Below::Folder(below)) => {
-                    attributes::put(out, wanted, &Subject::Folder(&below), LEASE_S);
+                    attributes::put(out, wanted, &Subject::Folder(&below), self.facts());
                 }
                 Some(Below::Share(share)) => match self.asker.enter(&self.shares, &share) {
                     Ok(realm) => {
@@ -156,7 +155,7 @@ impl Compound<'_> {
                             file: &file,
                             space,
                         };
-                        attributes::put(out, wanted, &subject, LEASE_S);
+                        attributes::put(out, wanted, &subject, self.facts());
                     }
                     // A share that this client may not use is not shown.
                     Err(_) => {

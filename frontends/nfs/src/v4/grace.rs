@@ -3,11 +3,13 @@
 //!
 //! # Mechanism
 //! Opens and locks are kept in memory alone, but a file lists the clients that may have some: a
-//! line each, with the bytes of `co_ownerid` as hexadecimal digits. A client is added when it says
-//! `RECLAIM_COMPLETE`, before which it gets nothing new, and removed before what it had may be
-//! granted to another. A server that starts reads that list. While one of these clients has not
-//! ended its reclaims, and at most for the time of a lease, opens and locks are granted to these
-//! clients alone, and only as reclaims.
+//! line each, with the bytes of the client's name as hexadecimal digits ([`ClientName::line`]). A
+//! client is added when it says `RECLAIM_COMPLETE`, before which it gets nothing new, and removed
+//! before what it had may be granted to another. A client of version 4.0 has no such call: it is
+//! added before its first open, and what it reclaims it may reclaim until the grace period ends. A
+//! server that starts reads that list. While one of these clients has not ended its reclaims, and
+//! at most for the time of a lease, opens and locks are granted to these clients alone, and only as
+//! reclaims.
 //!
 //! # Invariants
 //! - A client that lost its state, since its lease ran out or since it did not reclaim in time, is
@@ -15,6 +17,7 @@
 //!   that after a further restart (RFC 8881, section 8.4.3).
 //! - Where the file cannot be written, nothing is granted that this would be needed for.
 
+use super::client_name::ClientName;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -22,15 +25,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Most bytes of the file that are looked at: more than the most clients have.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The clients of the server's earlier life, and the file that lists those of this one.
 pub(crate) struct Grace {
     /// None where nothing outlives the process.
     path: Option<PathBuf>,
-    listed: BTreeSet<Vec<u8>>,
+    listed: BTreeSet<ClientName>,
     /// Of the earlier life's clients, those that have not ended their reclaims.
-    reclaiming: BTreeSet<Vec<u8>>,
+    reclaiming: BTreeSet<ClientName>,
+    /// Of these, those of version 4.0 that have reclaimed something.
+    came: BTreeSet<ClientName>,
     ends: Instant,
 }
 
@@ -42,6 +47,7 @@ impl Grace {
             path,
             reclaiming: listed.clone(),
             listed,
+            came: BTreeSet::new(),
             ends: Instant::now() + length,
         }
     }
@@ -55,7 +61,8 @@ impl Grace {
             return true;
         }
         // Those that did not come have lost what they had.
-        let late = std::mem::take(&mut self.reclaiming);
+        let mut late = std::mem::take(&mut self.reclaiming);
+        late.retain(|client| !self.came.contains(client));
         let mut rest = self.listed.clone();
         rest.retain(|owner| !late.contains(owner));
         if !self.store(rest) {
@@ -66,32 +73,42 @@ impl Grace {
     }
 
     /// Whether this client may reclaim what it had.
-    pub(crate) fn may_reclaim(&mut self, owner: &[u8]) -> bool {
-        self.is_on() && self.reclaiming.contains(owner)
+    pub(crate) fn may_reclaim(&mut self, client: &ClientName) -> bool {
+        let may = self.is_on() && self.reclaiming.contains(client);
+        if may && !client.has_sessions {
+            self.came.insert(client.clone());
+            self.add(client);
+        }
+        may
     }
 
     /// A client has ended its reclaims.
-    pub(crate) fn ended(&mut self, owner: &[u8]) {
-        self.reclaiming.remove(owner);
+    pub(crate) fn ended(&mut self, client: &ClientName) {
+        self.reclaiming.remove(client);
     }
 
     /// Lists a client. A client that cannot be listed may not reclaim after a restart.
-    pub(crate) fn add(&mut self, owner: &[u8]) {
-        if !self.listed.contains(owner) {
+    pub(crate) fn add(&mut self, client: &ClientName) {
+        if !self.listed.contains(client) {
             let mut all = self.listed.clone();
-            all.insert(owner.to_vec());
+            all.insert(client.clone());
             self.store(all);
         }
     }
 
     /// Lists these clients no longer. False where that cannot be stored.
-    pub(crate) fn remove(&mut self, owners: &[Vec<u8>]) -> bool {
+    pub(crate) fn remove(&mut self, clients: &[ClientName]) -> bool {
         let mut rest = self.listed.clone();
-        rest.retain(|owner| !owners.contains(owner) || self.reclaiming.contains(owner));
+        rest.retain(|client| !clients.contains(client) || self.is_awaited(client));
         rest == self.listed || self.store(rest)
     }
 
-    fn store(&mut self, listed: BTreeSet<Vec<u8>>) -> bool {
+    /// Whether what this client had before the restart may come yet.
+    fn is_awaited(&self, client: &ClientName) -> bool {
+        self.reclaiming.contains(client) && !self.came.contains(client)
+    }
+
+    fn store(&mut self, listed: BTreeSet<ClientName>) -> bool {
         let is_stored = self.path.as_deref().is_none_or(|path| {
             let written = write(path, &listed);
             written.is_ok()
@@ -103,26 +120,18 @@ impl Grace {
     }
 }
 
-fn read(path: &Path) -> Option<BTreeSet<Vec<u8>>> {
+fn read(path: &Path) -> Option<BTreeSet<ClientName>> {
     let mut text = String::new();
     let file = File::open(path).ok()?;
     file.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let owner = |line: &str| -> Option<Vec<u8>> {
-        let (pairs, rest) = line.as_bytes().as_chunks::<2>();
-        let owner: Option<Vec<u8>> = pairs.iter().map(|pair| byte(pair)).collect();
-        owner.filter(|owner| rest.is_empty() && !owner.is_empty())
-    };
-    Some(text.lines().filter_map(owner).collect())
+    Some(text.lines().filter_map(ClientName::parse).collect())
 }
 
 /// Replaces the file as a whole, durably.
-fn write(path: &Path, listed: &BTreeSet<Vec<u8>>) -> std::io::Result<()> {
+fn write(path: &Path, listed: &BTreeSet<ClientName>) -> std::io::Result<()> {
     let mut text = String::new();
-    for owner in listed {
-        for byte in owner {
-            text.push_str(&format!("{byte:02x}"));
-        }
+    for client in listed {
+        text.push_str(&client.line());
         text.push('\n');
     }
     let new = path.with_extension("new");
@@ -140,6 +149,13 @@ fn write(path: &Path, listed: &BTreeSet<Vec<u8>>) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
+    fn named(owner: &[u8]) -> ClientName {
+        ClientName {
+            has_sessions: true,
+            owner: owner.to_vec(),
+        }
+    }
+
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
@@ -148,29 +164,29 @@ mod tests {
         let path = Some(folder.path().join("clients"));
         let mut grace = Grace::begin(path.clone(), LONG);
         assert!(!grace.is_on(), "there was no earlier life");
-        grace.add(b"a");
-        grace.add(b"b\n");
-        grace.add(b"gone");
-        assert!(grace.remove(&[b"gone".to_vec()]));
+        grace.add(&named(b"a"));
+        grace.add(&named(b"b\n"));
+        grace.add(&named(b"gone"));
+        assert!(grace.remove(&[named(b"gone")]));
         let mut grace = Grace::begin(path.clone(), LONG);
         assert!(grace.is_on());
-        assert!(grace.may_reclaim(b"a") && grace.may_reclaim(b"b\n"));
-        assert!(!grace.may_reclaim(b"gone"));
-        grace.ended(b"a");
-        assert!(grace.is_on() && !grace.may_reclaim(b"a"));
-        grace.ended(b"b\n");
+        assert!(grace.may_reclaim(&named(b"a")) && grace.may_reclaim(&named(b"b\n")));
+        assert!(!grace.may_reclaim(&named(b"gone")));
+        grace.ended(&named(b"a"));
+        assert!(grace.is_on() && !grace.may_reclaim(&named(b"a")));
+        grace.ended(&named(b"b\n"));
         assert!(!grace.is_on());
         // A client that came in time is listed still, for the next restart.
-        assert!(Grace::begin(path, LONG).may_reclaim(b"a"));
+        assert!(Grace::begin(path, LONG).may_reclaim(&named(b"a")));
     }
 
     #[test]
     fn who_does_not_reclaim_in_time_may_not_after_a_further_restart() {
         let folder = tempfile::tempdir().unwrap();
         let path = Some(folder.path().join("clients"));
-        Grace::begin(path.clone(), LONG).add(b"a");
+        Grace::begin(path.clone(), LONG).add(&named(b"a"));
         let mut late = Grace::begin(path.clone(), Duration::ZERO);
-        assert!(!late.is_on() && !late.may_reclaim(b"a"));
+        assert!(!late.is_on() && !late.may_reclaim(&named(b"a")));
         assert!(!Grace::begin(path, LONG).is_on());
     }
 
@@ -179,11 +195,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = Some(folder.path().join("below/clients"));
         std::fs::create_dir(folder.path().join("below")).unwrap();
-        Grace::begin(path.clone(), LONG).add(b"a");
+        Grace::begin(path.clone(), LONG).add(&named(b"a"));
         let mut grace = Grace::begin(path, Duration::ZERO);
         std::fs::remove_dir_all(folder.path().join("below")).unwrap();
         assert!(grace.is_on());
-        assert!(!grace.remove(&[b"none".to_vec()]) || grace.is_on());
+        assert!(!grace.remove(&[named(b"none")]) || grace.is_on());
     }
 
     #[test]
@@ -192,9 +208,29 @@ mod tests {
         let path = folder.path().join("clients");
         std::fs::write(&path, "zz\n6\n\n61\n+1\n").unwrap();
         let mut grace = Grace::begin(Some(path), LONG);
-        assert!(grace.may_reclaim(b"a"));
-        grace.ended(b"a");
-        grace.ended(&[1]);
+        assert!(grace.may_reclaim(&named(b"a")));
+        grace.ended(&named(b"a"));
+        grace.ended(&named(&[1]));
         assert!(!grace.is_on());
+    }
+
+    #[test]
+    fn a_client_of_version_4_0_that_reclaimed_stays_listed_when_the_grace_period_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Some(folder.path().join("clients"));
+        let old = |owner: &[u8]| ClientName {
+            has_sessions: false,
+            ..named(owner)
+        };
+        let mut grace = Grace::begin(path.clone(), LONG);
+        grace.add(&old(b"came"));
+        grace.add(&old(b"late"));
+        let mut grace = Grace::begin(path.clone(), LONG);
+        assert!(!grace.may_reclaim(&named(b"came")), "that is another one");
+        assert!(grace.may_reclaim(&old(b"came")) && grace.may_reclaim(&old(b"came")));
+        grace.ends = Instant::now();
+        assert!(!grace.is_on() && !grace.may_reclaim(&old(b"came")));
+        let mut grace = Grace::begin(path, LONG);
+        assert!(grace.may_reclaim(&old(b"came")) && !grace.may_reclaim(&old(b"late")));
     }
 }

@@ -5,6 +5,8 @@
 use super::compound::{Compound, Done, StateId};
 use super::held_ranges::HeldRanges;
 use super::opening::{check_sequence, find_open};
+use super::operation;
+use super::owners::{Owned, OwnerKey};
 use super::state::{Locks4, State, StateKey};
 use super::status::{Status, of_handle};
 use crate::file_call::FileCall;
@@ -14,6 +16,9 @@ use tarn_engine::files::{
 };
 
 const OWNER_BYTES_MAX: usize = 1024;
+
+/// The client, an open file of it, an owner of locks, and the state of the locks that it has there.
+type Named = (u64, StateKey, LockOwner, Option<StateKey>);
 
 /// `nfs_lock_type4`.
 fn kind_of(number: u32) -> Result<LockKind, Status> {
@@ -40,26 +45,21 @@ impl Compound<'_> {
     pub(super) fn lock(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
         let kind = kind_of(reader.u32()?)?;
         let reclaims = reader.bool()?;
-        let range = range_of(reader.u64()?, reader.u64()?)?;
+        let range = range_of(reader.u64()?, reader.u64()?);
         let is_new = reader.bool()?;
-        let client = self.client()?;
-        let file = self.file(OperationKind::Lock, (range.first, 0))?;
-        regular(&file)?;
-        self.check_grace(reclaims)?;
-        let mut state = self.memory.state();
-        let (open, owner, known) = match is_new {
-            true => self.owner_at_open(&mut state, client, reader)?,
-            false => {
-                let id = self.decode_state(reader)?;
-                let _sequence = reader.u32()?;
-                let locks = state.locks.get(&id.key).ok_or(Status::BAD_STATEID)?;
-                check_sequence(id, locks.sequence)?;
-                if locks.client != client {
-                    return Err(Status::BAD_STATEID);
-                }
-                (locks.open, locks.owner, Some(id.key))
-            }
+        let file = self.file(OperationKind::Lock, (0, 0))?;
+        let checked = regular(&file);
+        let memory = self.memory;
+        let mut state = memory.state();
+        let found = match is_new {
+            true => self.owner_at_open(&mut state, reader)?,
+            false => self.owner_of_locks(&mut state, reader)?,
         };
+        let (client, open, owner, known) = found;
+        let checked = checked.and_then(|()| state.check_grace(client, reclaims));
+        let range = checked.and(range).inspect_err(|_| {
+            state.forget_owner_without_locks(owner.number);
+        })?;
         let request = LockRequest {
             owner,
             scope: LockScope::Range(range),
@@ -94,15 +94,33 @@ impl Compound<'_> {
     /// The open file, the owner of locks that a client names with it, and the state of the locks
     /// that this owner has there.
     fn owner_at_open(
-        &self,
+        &mut self,
         state: &mut State,
-        client: u64,
         reader: &mut Reader<'_>,
-    ) -> Result<(StateKey, LockOwner, Option<StateKey>), Status> {
-        let _sequence = reader.u32()?;
+    ) -> Result<Named, Status> {
+        let open_number = reader.u32()?;
         let open = self.decode_state(reader)?;
-        let (_sequence, _client) = (reader.u32()?, reader.u64()?);
+        let (number, id) = (reader.u32()?, reader.u64()?);
         let name = reader.opaque(OWNER_BYTES_MAX)?;
+        let client = self.client_of(state, &open.key)?;
+        if self.minor == 0 {
+            if id != client {
+                return Err(Status::STALE_CLIENTID);
+            }
+            let owner = state.owner_of_open(client, &open.key)?;
+            self.begin_turn(state, owner, operation::LOCK, open_number)?;
+            let owner = OwnerKey {
+                client,
+                owned: Owned::Locks,
+                name: name.to_vec(),
+            };
+            let begun = self.begin_turn(state, owner, operation::LOCK, number);
+            if self.replayed.take().is_some() {
+                // The owner of the open has not asked this before.
+                return Err(Status::BAD_SEQID);
+            }
+            begun?;
+        }
         find_open(state, client, open)?;
         let number = state.lock_owner(client, name)?;
         let found = find_open(state, client, open)?;
@@ -116,18 +134,49 @@ impl Compound<'_> {
         };
         let opened = state.opens.get(&open.key).ok_or(Status::BAD_STATEID)?;
         let known = opened.locks.iter().find(is_owners).copied();
-        Ok((open.key, owner, known))
+        Ok((client, open.key, owner, known))
+    }
+
+    /// The same of an owner that has locks there.
+    fn owner_of_locks(
+        &mut self,
+        state: &mut State,
+        reader: &mut Reader<'_>,
+    ) -> Result<Named, Status> {
+        let id = self.decode_state(reader)?;
+        let number = reader.u32()?;
+        let client = self.begin_with_locks(state, &id.key, (operation::LOCK, number))?;
+        let locks = state.locks.get(&id.key);
+        let locks = locks.filter(|locks| locks.client == client);
+        let locks = locks.ok_or(Status::BAD_STATEID)?;
+        check_sequence(id, locks.sequence)?;
+        Ok((client, locks.open, locks.owner, Some(id.key)))
+    }
+
+    /// Begins an operation on locks, which in version 4.0 is one of their owner.
+    fn begin_with_locks(
+        &mut self,
+        state: &mut State,
+        key: &StateKey,
+        (operation, number): (u32, u32),
+    ) -> Result<u64, Status> {
+        let client = self.client_of(state, key)?;
+        if self.minor == 0 {
+            let owner = state.owner_of_locks(client, key)?;
+            self.begin_turn(state, owner, operation, number)?;
+        }
+        Ok(client)
     }
 
     pub(super) fn test_lock(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
         let kind = kind_of(reader.u32()?)?;
         let range = range_of(reader.u64()?, reader.u64()?)?;
-        let _client = reader.u64()?;
+        let id = reader.u64()?;
         let name = reader.opaque(OWNER_BYTES_MAX)?;
-        let client = self.client()?;
         let file = self.file(OperationKind::Lock, (range.first, 0))?;
         regular(&file)?;
         let mut state = self.memory.state();
+        let client = self.client_or_numbered(&mut state, id)?;
         let number = state.lock_owner(client, name)?;
         let request = LockRequest {
             owner: LockOwner {
@@ -148,12 +197,14 @@ impl Compound<'_> {
 
     pub(super) fn unlock(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
         let _kind = kind_of(reader.u32()?)?;
-        let _sequence = reader.u32()?;
+        let number = reader.u32()?;
         let id = self.decode_state(reader)?;
-        let range = range_of(reader.u64()?, reader.u64()?)?;
-        let client = self.client()?;
-        let file = self.file(OperationKind::Lock, (range.first, 0))?;
-        let mut state = self.memory.state();
+        let range = range_of(reader.u64()?, reader.u64()?);
+        let file = self.file(OperationKind::Lock, (0, 0))?;
+        let memory = self.memory;
+        let mut state = memory.state();
+        let client = self.begin_with_locks(&mut state, &id.key, (operation::LOCKU, number))?;
+        let range = range?;
         let locks = state.locks.get(&id.key);
         let locks = locks.filter(|locks| locks.client == client);
         let locks = locks.ok_or(Status::BAD_STATEID)?;

@@ -104,8 +104,10 @@ impl Compound<'_> {
             self.current_state = None;
             return Ok(());
         }
-        if directory.attributes().map_err(of_handle)?.kind != FileKind::Directory {
-            return Err(Status::NOTDIR);
+        match directory.attributes().map_err(of_handle)?.kind {
+            FileKind::Directory => {}
+            FileKind::SymbolicLink if self.minor > 0 => return Err(Status::SYMLINK),
+            _ => return Err(Status::NOTDIR),
         }
         let found = self.asker.lookup(&directory, b"..")?;
         let id = found.attributes.id;
@@ -117,7 +119,10 @@ impl Compound<'_> {
         let file = self.file(OperationKind::ReadLink, (0, 0))?;
         let kind = file.attributes().map_err(of_handle)?.kind;
         if kind != FileKind::SymbolicLink {
-            return Err(Status::WRONG_TYPE);
+            return Err(match self.minor {
+                0 => Status::INVAL,
+                _ => Status::WRONG_TYPE,
+            });
         }
         let (files, operation) = (file.files(), file.operation());
         let target = files.read_link(&file.credentials, file.id, operation);
@@ -148,7 +153,7 @@ impl Compound<'_> {
         }
         let name = reader.opaque(NAME_BYTES_MAX)?;
         refuse_name(name)?;
-        let (wanted, set) = attributes::decode(reader)?;
+        let (wanted, set) = attributes::decode(reader, self.facts())?;
         let directory = self.writable(OperationKind::Create)?;
         if is_device && !directory.credentials.privileged {
             return Err(Status::PERM);

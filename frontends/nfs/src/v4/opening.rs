@@ -1,9 +1,11 @@
 //! Opens: `OPEN`, `CLOSE`, `OPEN_DOWNGRADE`, and the ids of states.
 
-use super::attributes::{self, EXCLUSIVE};
+use super::attributes::{self, EXCLUSIVE, Facts};
 use super::bitmap::Bitmap;
 use super::compound::{Compound, Current, Done, StateId};
 use super::names::{put_change, refuse_name};
+use super::operation;
+use super::owners::{Owned, OwnerKey};
 use super::state::{Open4, State, StateKey, reservation};
 use super::status::{Status, of_handle};
 use crate::file_call::FileCall;
@@ -37,8 +39,19 @@ enum Claim<'a> {
     Reclaimed,
 }
 
+/// The first arguments of `OPEN`.
+struct Head<'a> {
+    sequence: u32,
+    access: u32,
+    deny: u32,
+    client: u64,
+    owner: &'a [u8],
+}
+
 /// The arguments of `OPEN`.
 struct Open<'a> {
+    /// `OPEN4_SHARE_ACCESS_WANT_*`.
+    wanted_delegation: u32,
     access: u32,
     deny: u32,
     owner: &'a [u8],
@@ -55,29 +68,41 @@ struct Opened {
     set: Bitmap,
 }
 
+impl<'a> Head<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Head<'a>, Status> {
+        Ok(Head {
+            sequence: reader.u32()?,
+            access: reader.u32()?,
+            deny: reader.u32()?,
+            client: reader.u64()?,
+            owner: reader.opaque(OWNER_BYTES_MAX)?,
+        })
+    }
+}
+
 impl<'a> Open<'a> {
-    fn decode(reader: &mut Reader<'a>) -> Result<Open<'a>, Status> {
-        /// `OPEN4_SHARE_ACCESS_WANT_*` is about delegations, of which there are none.
+    fn decode(head: &Head<'a>, reader: &mut Reader<'a>, facts: Facts) -> Result<Open<'a>, Status> {
         const ACCESS: u32 = 0x3;
-        let _sequence = reader.u32()?;
-        let (access, deny) = (reader.u32()? & 0xffff & !0xff00, reader.u32()?);
-        let _client = reader.u64()?;
-        let owner = reader.opaque(OWNER_BYTES_MAX)?;
+        let (access, wanted) = match facts.minor {
+            0 => (head.access, 0),
+            _ => (head.access & 0xff, head.access & WANTED),
+        };
+        let (deny, owner) = (head.deny, head.owner);
         let how = match reader.u32()? {
             0 => How::Open,
             1 => match reader.u32()? {
                 0 => {
-                    let (wanted, set) = attributes::decode(reader)?;
+                    let (wanted, set) = attributes::decode(reader, facts)?;
                     How::Unchecked(wanted, set)
                 }
                 1 => {
-                    let (wanted, set) = attributes::decode(reader)?;
+                    let (wanted, set) = attributes::decode(reader, facts)?;
                     How::Guarded(wanted, set)
                 }
                 2 => How::Exclusive(reader.fixed()?, SetAttributes::default(), Bitmap::default()),
-                3 => {
+                3 if facts.minor > 0 => {
                     let verifier = reader.fixed()?;
-                    let (wanted, set) = attributes::decode(reader)?;
+                    let (wanted, set) = attributes::decode(reader, facts)?;
                     if !set.is_within(&EXCLUSIVE) {
                         return Err(Status::ATTRNOTSUPP);
                     }
@@ -93,7 +118,7 @@ impl<'a> Open<'a> {
                 let _delegation = reader.u32()?;
                 Claim::Reclaimed
             }
-            4 => Claim::Current,
+            4 if facts.minor > 0 => Claim::Current,
             2 | 3 | 5 | 6 => return Err(Status::NOTSUPP),
             _ => return Err(Status::BADXDR),
         };
@@ -101,6 +126,7 @@ impl<'a> Open<'a> {
             return Err(Status::INVAL);
         }
         Ok(Open {
+            wanted_delegation: wanted,
             access,
             deny,
             owner,
@@ -112,9 +138,19 @@ impl<'a> Open<'a> {
 
 impl Compound<'_> {
     pub(super) fn open(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
-        let client = self.client()?;
-        let open = Open::decode(reader)?;
-        self.check_grace(matches!(open.claim, Claim::Reclaimed))?;
+        let head = Head::decode(reader)?;
+        let begun = self.begin_open(&head);
+        if self.replayed.is_some() {
+            // The operations behind it are carried out, so its arguments are read.
+            let _ = Open::decode(&head, reader, self.facts());
+        }
+        let (client, is_confirmed) = begun?;
+        let open = Open::decode(&head, reader, self.facts())?;
+        let reclaims = matches!(open.claim, Claim::Reclaimed);
+        if self.current.is_none() {
+            return Err(Status::NOFILEHANDLE);
+        }
+        self.memory.state().check_grace(client, reclaims)?;
         let here = self.file(OperationKind::Open, (0, 0))?;
         let directory = here.id;
         let before = here.attributes().map_err(of_handle)?;
@@ -142,7 +178,7 @@ impl Compound<'_> {
                 (opened, Witnessed::default())
             }
         };
-        check_kind(&opened.attributes)?;
+        check_kind(&opened.attributes, self.minor)?;
         match open.claim {
             _ if opened.is_new => {
                 super::names::sync(&opened.file, opened.attributes.id)?;
@@ -150,7 +186,8 @@ impl Compound<'_> {
             Claim::Reclaimed => check_had(&opened.file, open.access)?,
             _ => check_rights(&opened, open.access)?,
         }
-        let state = self.add_state(client, &opened, &open)?;
+        let is_confirmed = is_confirmed || reclaims;
+        let state = self.add_state(client, &opened, &open, is_confirmed)?;
         if !opened.is_new && opened.set.has(attributes::SIZE) {
             truncate(&opened).inspect_err(|_| {
                 if state.sequence == 1 {
@@ -162,28 +199,77 @@ impl Compound<'_> {
         put_change(out, directory, &seen, before.change());
         /// Locks are POSIX's: parts of ranges can be unlocked.
         const POSIX_LOCKS: u32 = 4;
-        out.u32(POSIX_LOCKS);
+        const CONFIRM: u32 = 2;
+        out.u32(if is_confirmed {
+            POSIX_LOCKS
+        } else {
+            POSIX_LOCKS | CONFIRM
+        });
         opened.set.put(out);
-        // No delegation.
-        out.u32(0);
+        put_no_delegation(open.wanted_delegation, out);
+        if self.minor == 0 {
+            let handle = opened.file.realm.handle(&opened.attributes);
+            self.ending.handle = Some(handle.encode());
+        }
         self.set_file(opened.file.realm.clone(), opened.attributes.id);
         self.current_state = Some(state);
         Ok(())
     }
 
-    /// Whether a state may be granted now: one that a client had before a restart of the server, or
-    /// another one.
-    pub(super) fn check_grace(&self, reclaims: bool) -> Done {
-        let id = self.client()?;
-        let mut state = self.memory.state();
-        let client = state.clients.get(&id).ok_or(Status::STALE_CLIENTID)?;
-        let (owner, has_reclaimed) = (client.owner.clone(), client.has_reclaimed);
-        match reclaims {
-            true if has_reclaimed || !state.grace.may_reclaim(&owner) => Err(Status::NO_GRACE),
-            true => Ok(()),
-            false if !has_reclaimed || state.grace.is_on() => Err(Status::GRACE),
-            false => Ok(()),
+    /// The client that opens a file, and whether the owner is known not to repeat an old `OPEN`.
+    fn begin_open(&mut self, head: &Head<'_>) -> Result<(u64, bool), Status> {
+        if self.minor > 0 {
+            return Ok((self.client()?, true));
         }
+        let memory = self.memory;
+        let mut state = memory.state();
+        let client = state.client_numbered(head.client)?;
+        let owner = OwnerKey {
+            client,
+            owned: Owned::Opens,
+            name: head.owner.to_vec(),
+        };
+        let is_confirmed = self.begin_open_turn(&mut state, owner, head.sequence)?;
+        Ok((client, is_confirmed))
+    }
+
+    /// `OPEN_CONFIRM`: the `OPEN` of an owner that was not known was no repetition.
+    pub(super) fn confirm_open(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
+        let id = StateId::decode(reader)?;
+        let number = reader.u32()?;
+        let file = self.file(OperationKind::Open, (0, 0))?;
+        let memory = self.memory;
+        let mut state = memory.state();
+        let client = state.client_of_state(&id.key)?;
+        let owner = state.owner_of_open(client, &id.key)?;
+        self.begin_turn(&mut state, owner.clone(), operation::OPEN_CONFIRM, number)?;
+        let open = state.opens.get_mut(&id.key).ok_or(Status::BAD_STATEID)?;
+        if open.is_confirmed || !open.is_of(&file) {
+            return Err(Status::BAD_STATEID);
+        }
+        check_sequence(id, open.sequence)?;
+        open.is_confirmed = true;
+        open.sequence += 1;
+        let sequence = open.sequence;
+        state.confirm_owner(&owner);
+        let key = id.key;
+        StateId { sequence, key }.put(out);
+        Ok(())
+    }
+
+    /// Begins an operation on an open, which in version 4.0 is one of its owner.
+    fn begin_with_open(
+        &mut self,
+        state: &mut State,
+        key: &StateKey,
+        (operation, number): (u32, u32),
+    ) -> Result<u64, Status> {
+        let client = self.client_of(state, key)?;
+        if self.minor == 0 {
+            let owner = state.owner_of_open(client, key)?;
+            self.begin_turn(state, owner, operation, number)?;
+        }
+        Ok(client)
     }
 
     fn open_named(
@@ -232,7 +318,13 @@ impl Compound<'_> {
     }
 
     /// Notes an open, or widens the one that the owner has.
-    fn add_state(&self, client: u64, opened: &Opened, open: &Open<'_>) -> Result<StateId, Status> {
+    fn add_state(
+        &self,
+        client: u64,
+        opened: &Opened,
+        open: &Open<'_>,
+        is_confirmed: bool,
+    ) -> Result<StateId, Status> {
         let (realm, id) = (&opened.file.realm, opened.attributes.id);
         if realm.snapshot.is_some() && open.access & 2 != 0 {
             return Err(Status::ROFS);
@@ -244,20 +336,19 @@ impl Compound<'_> {
         if let Some(key) = state.find_open(client, open.owner, shared, (realm.snapshot, id)) {
             let known = state.opens.get_mut(&key).ok_or(Status::SERVERFAULT)?;
             let wide = (known.access | open.access, known.deny | open.deny);
-            let is_counted = known.snapshot.is_none();
-            if is_counted {
-                files.unshare(id, holder, reservation(known.access, known.deny));
-            }
-            if is_counted
-                && files
-                    .share(id, holder, reservation(wide.0, wide.1))
-                    .is_err()
-            {
-                // As before, which conflicted with nothing.
-                let _ = files.share(id, holder, reservation(known.access, known.deny));
-                return Err(Status::SHARE_DENIED);
+            if known.snapshot.is_none() {
+                // What the owner has denied is denied to itself, too.
+                let asked = reservation(open.access, open.deny);
+                let shared = files.share(id, holder, asked);
+                shared.map_err(|_| Status::SHARE_DENIED)?;
+                files.unshare(id, holder, asked);
+                let new = reservation(open.access & !known.access, open.deny & !known.deny);
+                let shared = files.share(id, holder, new);
+                shared.map_err(|_| Status::SHARE_DENIED)?;
             }
             (known.access, known.deny) = wide;
+            known.accesses |= 1 << open.access;
+            known.denials |= 1 << open.deny;
             known.sequence += 1;
             return Ok(StateId {
                 sequence: known.sequence,
@@ -284,6 +375,9 @@ impl Compound<'_> {
             sequence: 1,
             access: open.access,
             deny: open.deny,
+            accesses: 1 << open.access,
+            denials: 1 << open.deny,
+            is_confirmed,
             locks: Vec::new(),
         };
         let key = state.add_open(added).inspect_err(|_| {
@@ -296,14 +390,17 @@ impl Compound<'_> {
     }
 
     pub(super) fn close(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
-        let _sequence = reader.u32()?;
+        let number = reader.u32()?;
         let id = self.decode_state(reader)?;
         let _file = self.file(OperationKind::Close, (0, 0))?;
-        let mut state = self.memory.state();
-        let open = find_open(&mut state, self.client()?, id)?;
+        let memory = self.memory;
+        let mut state = memory.state();
+        let client = self.begin_with_open(&mut state, &id.key, (operation::CLOSE, number))?;
+        let open = find_open(&mut state, client, id)?;
         let sequence = open.sequence.wrapping_add(1);
         state.remove_open(id.key);
         drop(state);
+        self.ending.closed = Some(id.key);
         self.current_state = None;
         StateId {
             sequence,
@@ -315,12 +412,20 @@ impl Compound<'_> {
 
     pub(super) fn downgrade(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
         let id = self.decode_state(reader)?;
-        let _sequence = reader.u32()?;
-        let (access, deny) = (reader.u32()? & 0x3, reader.u32()?);
-        let mut state = self.memory.state();
-        let open = find_open(&mut state, self.client()?, id)?;
-        let is_less = access & !open.access == 0 && deny & !open.deny == 0;
-        if access == 0 || !is_less {
+        let (number, access, deny) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let access = if self.minor == 0 {
+            access
+        } else {
+            access & 0xff
+        };
+        let _file = self.file(OperationKind::Open, (0, 0))?;
+        let memory = self.memory;
+        let mut state = memory.state();
+        let which = (operation::OPEN_DOWNGRADE, number);
+        let client = self.begin_with_open(&mut state, &id.key, which)?;
+        let open = find_open(&mut state, client, id)?;
+        let is_some_of = |bits: u32, asked: u32| bits <= 3 && union_within(asked, bits) == bits;
+        if access == 0 || !is_some_of(access, open.accesses) || !is_some_of(deny, open.denials) {
             return Err(Status::INVAL);
         }
         let holder = open.shared.holding.id();
@@ -329,6 +434,8 @@ impl Compound<'_> {
             open.shared.files().unshare(open.file, holder, gone);
         }
         (open.access, open.deny) = (access, deny);
+        open.accesses = parts_within(open.accesses, access);
+        open.denials = parts_within(open.denials, deny);
         open.sequence += 1;
         let id = StateId {
             sequence: open.sequence,
@@ -396,7 +503,7 @@ impl Compound<'_> {
     /// The id of a state, or the current one where the client means that.
     pub(crate) fn decode_state(&self, reader: &mut Reader<'_>) -> Result<StateId, Status> {
         let id = StateId::decode(reader)?;
-        match id.is_current() {
+        match id.is_current() && self.minor > 0 {
             true => self.current_state.ok_or(Status::BAD_STATEID),
             false => Ok(id),
         }
@@ -408,8 +515,8 @@ impl Compound<'_> {
         if id.is_anonymous() {
             return self.check_without_state(access).map(|()| false);
         }
-        let client = self.client()?;
         let mut state = self.memory.state();
+        let client = self.client_of(&mut state, &id.key)?;
         let (open, locks) = match state.locks.get(&id.key) {
             Some(locks) => (locks.open, Some((locks.client, locks.sequence))),
             None => (id.key, None),
@@ -445,10 +552,46 @@ impl Compound<'_> {
     }
 }
 
+/// Bits of the access of an open by which a client says which delegation it wants.
+const WANTED: u32 = 0xff00;
+
+/// Says that no delegation is given, and why, to a client that has said what it wants.
+fn put_no_delegation(wanted: u32, out: &mut Writer) {
+    const NONE: u32 = 0;
+    const NONE_AND_WHY: u32 = 3;
+    const WANTED_NONE: u32 = 0x400;
+    const CANCELS_WANTED: u32 = 0x500;
+    /// `WND4_NOT_WANTED`, `WND4_NOT_SUPP_FTYPE` and `WND4_CANCELLED`.
+    const NOT_WANTED: u32 = 0;
+    const NOT_SUPPORTED: u32 = 3;
+    const CANCELLED: u32 = 7;
+    match wanted {
+        0 => drop(out.u32(NONE)),
+        WANTED_NONE => drop(out.u32(NONE_AND_WHY).u32(NOT_WANTED)),
+        CANCELS_WANTED => drop(out.u32(NONE_AND_WHY).u32(CANCELLED)),
+        _ => drop(out.u32(NONE_AND_WHY).u32(NOT_SUPPORTED)),
+    }
+}
+
+/// Those of some sets of bits that have no bits but these. A set of bits has the value of a bit of
+/// `sets`.
+fn parts_within(sets: u32, bits: u32) -> u32 {
+    let parts = (0..4).filter(|part| sets & 1 << part != 0 && part & !bits == 0);
+    parts.fold(0, |parts, part| parts | 1 << part)
+}
+
+/// The union of these.
+fn union_within(sets: u32, bits: u32) -> u32 {
+    let parts = parts_within(sets, bits);
+    (0..4)
+        .filter(|part| parts & 1 << part != 0)
+        .fold(0, |union, part| union | part)
+}
+
 /// An open by its id.
 pub(super) fn find_open(state: &mut State, client: u64, id: StateId) -> Result<&mut Open4, Status> {
     let open = state.opens.get_mut(&id.key);
-    let open = open.filter(|open| open.client == client);
+    let open = open.filter(|open| open.client == client && open.is_confirmed);
     let open = open.ok_or(Status::BAD_STATEID)?;
     check_sequence(id, open.sequence)?;
     Ok(open)
@@ -475,11 +618,13 @@ pub(super) fn check_sequence(id: StateId, present: u32) -> Result<(), Status> {
     }
 }
 
-fn check_kind(found: &Attributes) -> Done {
+fn check_kind(found: &Attributes, minor: u32) -> Done {
     match found.kind {
         FileKind::Regular => Ok(()),
         FileKind::Directory => Err(Status::ISDIR),
         FileKind::SymbolicLink => Err(Status::SYMLINK),
+        // Version 4.0 has no status of its own for this.
+        _ if minor == 0 => Err(Status::SYMLINK),
         _ => Err(Status::WRONG_TYPE),
     }
 }
@@ -584,5 +729,28 @@ fn create(
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_is_reduced_to_what_some_of_its_opens_asked_for() {
+        const READ: u32 = 1;
+        const WRITE: u32 = 2;
+        const BOTH: u32 = 3;
+        let opened_for_both = 1 << BOTH;
+        assert_ne!(union_within(opened_for_both, READ), READ);
+        let each = 1 << READ | 1 << WRITE;
+        assert_eq!(union_within(each, BOTH), BOTH);
+        assert_eq!(union_within(each, READ), READ);
+        assert_eq!(parts_within(each | opened_for_both, READ), 1 << READ);
+        assert_eq!(
+            union_within(1 << READ, 0),
+            0,
+            "to deny nothing is a part of all"
+        );
     }
 }

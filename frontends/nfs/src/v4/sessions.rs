@@ -4,8 +4,9 @@
 //! A session has slots, and a call in a slot is carried out once: a repetition gets the reply that
 //! the slot keeps. A reply is kept when the client asks for it, and when it is small.
 
+use super::client_name::ClientName;
 use super::compound::{Compound, Done};
-use super::state::{Limits, SessionId, Slot};
+use super::state::{Client4, Limits, SessionId, Slot, State};
 use super::status::Status;
 use crate::rpc::authentication::Caller;
 use crate::rpc::record::RECORD_BYTES_MAX;
@@ -17,6 +18,9 @@ const SLOTS_MAX: u32 = 64;
 const KEPT_BYTES_MAX: usize = 8 << 10;
 /// Replies up to this size are kept unasked.
 const SMALL_BYTES: usize = 1 << 10;
+/// Bytes of the smallest message that a channel is good for: `SEQUENCE` and an operation without
+/// arguments.
+const SMALLEST: u32 = 128;
 /// Most bytes of what a client calls itself.
 const OWNER_BYTES_MAX: usize = 1024;
 
@@ -66,9 +70,7 @@ impl Channel {
             requests: reader.u32()?,
         };
         // Attributes of RDMA.
-        for _ in 0..reader.u32()?.min(1) {
-            reader.u32()?;
-        }
+        skip_optional(reader, |reader| reader.u32().map(drop))?;
         Ok(channel)
     }
 
@@ -92,19 +94,70 @@ impl Channel {
     }
 }
 
-/// The name of the client's implementation, and when it was made (`nfs_impl_id4`), if it says so.
+/// An array of at most one element.
+fn skip_optional<'a>(
+    reader: &mut Reader<'a>,
+    skip: impl FnOnce(&mut Reader<'a>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    match reader.u32()? {
+        0 => Ok(()),
+        1 => skip(reader),
+        _ => Err(Malformed),
+    }
+}
+
+/// The name of the client's implementation, and when it was made (`nfs_impl_id4`).
 fn skip_implementation(reader: &mut Reader<'_>) -> Result<(), Malformed> {
-    if reader.u32()? > 0 {
-        reader.opaque(OWNER_BYTES_MAX)?;
-        reader.opaque(OWNER_BYTES_MAX)?;
-        reader.u64()?;
-        reader.u32()?;
+    reader.opaque(OWNER_BYTES_MAX)?;
+    reader.opaque(OWNER_BYTES_MAX)?;
+    reader.u64()?;
+    reader.u32()?;
+    Ok(())
+}
+
+/// How the server is to authenticate itself in calls to the client (`callback_sec_parms4`), of
+/// which there are none.
+fn skip_callback_security(reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    const NONE: u32 = 0;
+    const SYSTEM: u32 = 1;
+    const GSS: u32 = 6;
+    /// RFC 5531, appendix A.
+    const MACHINE_BYTES_MAX: usize = 255;
+    const GROUPS_MAX: u32 = 16;
+    match reader.u32()? {
+        NONE => {}
+        SYSTEM => {
+            reader.u32()?;
+            reader.opaque(MACHINE_BYTES_MAX)?;
+            reader.u64()?;
+            let groups = reader.u32()?;
+            if groups > GROUPS_MAX {
+                return Err(Malformed);
+            }
+            for _ in 0..groups {
+                reader.u32()?;
+            }
+        }
+        GSS => {
+            reader.u32()?;
+            reader.opaque(OWNER_BYTES_MAX)?;
+            reader.opaque(OWNER_BYTES_MAX)?;
+        }
+        _ => return Err(Malformed),
     }
     Ok(())
 }
 
+/// A client that has sessions.
+fn known(state: &State, id: u64) -> Result<&Client4, Status> {
+    let client = state.clients.get(&id);
+    let client = client.filter(|client| client.name.has_sessions);
+    client.ok_or(Status::STALE_CLIENTID)
+}
+
 impl Compound<'_> {
-    fn principal(&self) -> u32 {
+    /// The user that asks.
+    pub(super) fn principal(&self) -> u32 {
         match self.asker.caller {
             Caller::System(user) => user.uid,
             Caller::Nobody => u32::MAX,
@@ -115,28 +168,35 @@ impl Compound<'_> {
         const UPDATES: u32 = 0x4000_0000;
         const CONFIRMED: u32 = 0x8000_0000;
         const NO_PNFS: u32 = 0x0001_0000;
-        /// Flags that a client may send.
-        const KNOWN: u32 = 0x4007_0107;
+        /// Flags that a client may send; that about fences came with version 4.2.
+        const KNOWN: u32 = 0x4007_0103;
+        const FENCES: u32 = 0x4;
         let verifier: [u8; 8] = reader.fixed()?;
         let owner = reader.opaque(OWNER_BYTES_MAX)?;
         let (flags, protection) = (reader.u32()?, reader.u32()?);
-        if flags & !KNOWN != 0 {
+        let known = if self.minor < 2 {
+            KNOWN
+        } else {
+            KNOWN | FENCES
+        };
+        if flags & !known != 0 {
             return Err(Status::INVAL);
         }
         if protection != 0 {
             return Err(Status::NOTSUPP);
         }
-        skip_implementation(reader)?;
+        skip_optional(reader, skip_implementation)?;
         let updates = flags & UPDATES != 0;
         let principal = self.principal();
         let mut state = self.memory.state();
+        let name = ClientName {
+            has_sessions: true,
+            owner: owner.to_vec(),
+        };
         let same = |confirmed: bool| {
-            let found = state.clients.iter();
-            let mut found = found
-                .filter(|(_, client)| client.owner == owner && client.is_confirmed == confirmed);
-            found
-                .next()
-                .map(|(id, client)| (*id, client.verifier, client.principal))
+            let id = state.find_client(&name, confirmed)?;
+            let client = state.clients.get(&id)?;
+            Some((id, client.verifier, client.principal))
         };
         let (confirmed, unconfirmed) = (same(true), same(false));
         let id = match (updates, confirmed) {
@@ -151,7 +211,7 @@ impl Compound<'_> {
                     return Err(Status::CLID_INUSE);
                 }
                 state.remove_client(id);
-                state.add_client(owner, verifier, principal)?
+                state.add_client(name, verifier, principal)?
             }
             // The client has begun anew, or for the first time. The state of its earlier life ends
             // when this one is confirmed.
@@ -159,7 +219,7 @@ impl Compound<'_> {
                 if let Some((id, ..)) = unconfirmed {
                     state.remove_client(id);
                 }
-                state.add_client(owner, verifier, principal)?
+                state.add_client(name, verifier, principal)?
             }
         };
         state.renew(id);
@@ -181,24 +241,23 @@ impl Compound<'_> {
         let (id, sequence, flags) = (reader.u64()?, reader.u32()?, reader.u32()?);
         let (fore, back) = (Channel::decode(reader)?, Channel::decode(reader)?);
         let _program = reader.u32()?;
-        for _ in 0..reader.u32()?.min(8) {
-            match reader.u32()? {
-                0 => {}
-                1 => {
-                    reader.u32()?;
-                    reader.opaque(255)?;
-                    reader.u32()?;
-                    reader.u32()?;
-                    for _ in 0..reader.u32()?.min(16) {
-                        reader.u32()?;
-                    }
-                }
-                _ => return Err(Status::BADXDR),
-            }
+        /// More ways than there are.
+        const WAYS_MAX: u32 = 8;
+        let ways = reader.u32()?;
+        if ways > WAYS_MAX {
+            return Err(Status::BADXDR);
+        }
+        for _ in 0..ways {
+            skip_callback_security(reader)?;
+        }
+        /// `CREATE_SESSION4_FLAG_*`.
+        const KNOWN: u32 = 0x7;
+        if flags & !KNOWN != 0 {
+            return Err(Status::INVAL);
         }
         let principal = self.principal();
         let mut state = self.memory.state();
-        let client = state.clients.get(&id).ok_or(Status::STALE_CLIENTID)?;
+        let client = known(&state, id)?;
         if client.principal != principal && !client.is_confirmed {
             return Err(Status::CLID_INUSE);
         }
@@ -210,14 +269,17 @@ impl Compound<'_> {
             _ if sequence != client.sequence => return Err(Status::SEQ_MISORDERED),
             _ => {}
         }
-        /// The smallest channel that a session works with.
-        const SMALLEST: u32 = 512;
-        if fore.request < SMALLEST || fore.response < SMALLEST || fore.operations < 2 {
+        let is_too_small = |channel: &Channel| {
+            channel.request < SMALLEST || channel.response < SMALLEST || channel.operations < 2
+        };
+        if is_too_small(&fore) || is_too_small(&back) {
             return Err(Status::TOOSMALL);
         }
-        let (owner, is_new) = (client.owner.clone(), !client.is_confirmed);
+        let (name, is_new) = (client.name.clone(), !client.is_confirmed);
         let mut granted = fore.granted();
         let limits = Limits {
+            request: usize::try_from(granted.request).unwrap_or(usize::MAX),
+            operations: granted.operations,
             reply: usize::try_from(granted.response).unwrap_or(usize::MAX),
             kept: usize::try_from(granted.kept).unwrap_or(usize::MAX),
         };
@@ -225,12 +287,7 @@ impl Compound<'_> {
         granted.requests = slots;
         if is_new {
             // What the client's earlier life had ends now.
-            let earlier = state.clients.iter();
-            let earlier = earlier.filter(|(other, client)| **other != id && client.owner == owner);
-            let earlier: Vec<u64> = earlier.map(|(other, _)| *other).collect();
-            earlier
-                .into_iter()
-                .for_each(|other| state.remove_client(other));
+            state.end_earlier(id, &name);
         }
         let mut result = Writer::new();
         /// Of the flags, no persistence, no back channel, no RDMA is granted.
@@ -268,15 +325,15 @@ impl Compound<'_> {
     pub(super) fn destroy_client(&mut self, reader: &mut Reader<'_>) -> Done {
         let id = reader.u64()?;
         let mut state = self.memory.state();
-        let client = state.clients.get(&id).ok_or(Status::STALE_CLIENTID)?;
+        let client = known(&state, id)?;
         let has_opens = state.opens.values().any(|open| open.client == id);
         if !client.sessions.is_empty() || has_opens {
             return Err(Status::CLIENTID_BUSY);
         }
         if let Some(client) = state.clients.get(&id) {
             // It has nothing; where that cannot be stored, a restart waits for it in vain.
-            let owner = client.owner.clone();
-            state.grace.remove(&[owner]);
+            let name = client.name.clone();
+            state.grace.remove(&[name]);
         }
         state.remove_client(id);
         Ok(())
@@ -306,9 +363,9 @@ impl Compound<'_> {
         if std::mem::replace(&mut client.has_reclaimed, true) {
             return Err(Status::COMPLETE_ALREADY);
         }
-        let owner = client.owner.clone();
-        state.grace.ended(&owner);
-        state.grace.add(&owner);
+        let name = client.name.clone();
+        state.grace.ended(&name);
+        state.grace.add(&name);
         Ok(())
     }
 
@@ -333,6 +390,12 @@ impl Compound<'_> {
         let client = session.client;
         let at = usize::try_from(slot_number).unwrap_or(usize::MAX);
         let limits = session.limits;
+        if self.count > limits.operations {
+            return Ok(Err(Status::TOO_MANY_OPS));
+        }
+        if self.request_bytes > limits.request {
+            return Ok(Err(Status::REQ_TOO_BIG));
+        }
         let Some(slot) = session.slots.get_mut(at) else {
             return Ok(Err(Status::BADSLOT));
         };

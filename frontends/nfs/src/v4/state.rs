@@ -2,8 +2,9 @@
 //!
 //! # Mechanism
 //! A client introduces itself (`EXCHANGE_ID`), confirms that by its first session, and renews its
-//! lease with each `SEQUENCE`. All state of a client whose lease has run out ends
-//! ([`State::reap`]), which is looked for from time to time.
+//! lease with each `SEQUENCE`; one of version 4.0 does so by other operations (`client_ids`). All
+//! state of a client whose lease has run out ends ([`State::reap`]), which is looked for from time
+//! to time.
 //!
 //! Opens and locks are those of `posix`: an open counts as one there and reserves what it denies; a
 //! lock's owner has a number of its own. So mounts and clients exclude each other.
@@ -11,14 +12,18 @@
 //! # Invariants
 //! - An open in the table is counted in its file system, until it is removed from the table.
 //! - The state of a share ends with the share.
+//! - The id of a state names the server's life and the client: while a client is there, no other
+//!   state of it has the same id.
 //!
 //! # Bounds
 //! [`CLIENTS_MAX`] clients and [`SESSIONS_MAX`] sessions of each; of each client [`OPENS_MAX`]
-//! opens and as many owners of locks, of all clients [`ALL_OPENS_MAX`]; [`ALL_RANGES_MAX`] locked
-//! ranges and [`SLOTS_MAX`] slots of all sessions.
+//! opens, as many owners of locks and as many owners of version 4.0, of all clients
+//! [`ALL_OPENS_MAX`]; [`ALL_RANGES_MAX`] locked ranges and [`SLOTS_MAX`] slots of all sessions.
 
+use super::client_name::ClientName;
 use super::grace::Grace;
 use super::held_ranges::HeldRanges;
+use super::owners::{Owner, OwnerKey};
 use super::status::Status;
 use crate::file_call::FileCall;
 use crate::share::SharedFiles;
@@ -30,12 +35,7 @@ use tarn_engine::files::{
     LockOwner, LockRange, LockScope, ObjectId, Operation, Share as Reservation,
 };
 
-/// Seconds for which a client keeps its state without a word.
-pub(crate) const LEASE_S: u32 = 90;
-/// The same.
-const LEASE: Duration = Duration::from_secs(LEASE_S as u64);
-
-const CLIENTS_MAX: usize = 1024;
+const CLIENTS_MAX: usize = 4096;
 const SESSIONS_MAX: usize = 16;
 const OPENS_MAX: usize = 16 << 10;
 /// The name of an owner has at most 1 KiB, so opens and owners of locks have at most 256 MiB.
@@ -47,14 +47,14 @@ const SLOTS_MAX: usize = 16 << 10;
 /// Most slots of a session: as many calls of a connection are served at a time.
 const SESSION_SLOTS_MAX: usize = 64;
 
-/// The bytes of a state's id beside its number of changes.
-pub(crate) type StateKey = [u8; 12];
+pub(crate) use super::owners::StateKey;
+
 /// The id of a session.
 pub(crate) type SessionId = [u8; 16];
 
 /// A client.
 pub(crate) struct Client4 {
-    pub(crate) owner: Vec<u8>,
+    pub(crate) name: ClientName,
     pub(crate) verifier: [u8; 8],
     /// The user that introduced it.
     pub(crate) principal: u32,
@@ -64,14 +64,28 @@ pub(crate) struct Client4 {
     pub(crate) sequence: u32,
     pub(crate) created: Option<Vec<u8>>,
     pub(crate) sessions: Vec<SessionId>,
+    /// What confirmed a client of version 4.0, and what does so next.
+    pub(crate) confirms: u64,
+    pub(crate) confirms_next: Option<u64>,
     renewed: Instant,
     opens: usize,
+    /// Owners of version 4.0.
+    owners: usize,
     lock_owners: BTreeMap<Vec<u8>, u64>,
 }
 
-/// Bytes of the replies of a session.
+impl Client4 {
+    /// Whether an owner of locks has some, or had some on a file that is open.
+    pub(crate) fn has_lock_owner(&self, name: &[u8]) -> bool {
+        self.lock_owners.contains_key(name)
+    }
+}
+
+/// Bytes of the requests and replies of a session, and operations of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
+    pub(crate) request: usize,
+    pub(crate) operations: u32,
     pub(crate) reply: usize,
     pub(crate) kept: usize,
 }
@@ -104,6 +118,12 @@ pub(crate) struct Open4 {
     pub(crate) sequence: u32,
     pub(crate) access: u32,
     pub(crate) deny: u32,
+    /// The access and the denial of each `OPEN` of it, as sets: 2 to the power of what it asked
+    /// for.
+    pub(crate) accesses: u32,
+    pub(crate) denials: u32,
+    /// False while the owner has to show that the `OPEN` was no repetition (version 4.0).
+    pub(crate) is_confirmed: bool,
     /// The states of locks on it.
     pub(crate) locks: Vec<StateKey>,
 }
@@ -131,6 +151,8 @@ pub(crate) struct State {
     /// Tells the ids of this process from those of earlier ones.
     epoch: u32,
     last: u64,
+    /// For how long a client keeps its state without a word.
+    lease: Duration,
     pub(crate) grace: Grace,
     /// How many ranges of files are locked.
     ranges: usize,
@@ -142,16 +164,20 @@ pub(crate) struct State {
     pub(crate) locks: BTreeMap<StateKey, Locks4>,
     /// Owners of locks by their numbers: the client, and its name for the owner.
     pub(crate) lock_owners: BTreeMap<u64, (u64, Vec<u8>)>,
+    /// Owners of version 4.0, and what the last operations of some of them closed.
+    pub(crate) owners: BTreeMap<OwnerKey, Owner>,
+    pub(crate) closed: BTreeMap<StateKey, OwnerKey>,
 }
 
 impl State {
-    pub(crate) fn new(clients: Option<PathBuf>) -> State {
+    pub(crate) fn new(clients: Option<PathBuf>, lease: Duration) -> State {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let low = since.map_or(0, |since| since.as_millis() & u128::from(u32::MAX));
         State {
             epoch: u32::try_from(low).unwrap_or_default(),
             last: 0,
-            grace: Grace::begin(clients, LEASE),
+            lease,
+            grace: Grace::begin(clients, lease),
             ranges: 0,
             opens_of: BTreeMap::new(),
             clients: BTreeMap::new(),
@@ -159,6 +185,8 @@ impl State {
             opens: BTreeMap::new(),
             locks: BTreeMap::new(),
             lock_owners: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            closed: BTreeMap::new(),
         }
     }
 }
@@ -179,17 +207,77 @@ impl State {
         self.epoch
     }
 
-    fn next(&mut self) -> u64 {
+    /// A number that was not given before.
+    pub(crate) fn next(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    fn next_key(&mut self) -> StateKey {
-        let (epoch, number) = (self.epoch.to_be_bytes(), self.next().to_be_bytes());
-        let mut key = [0; 12];
-        key[..4].copy_from_slice(&epoch);
-        key[4..].copy_from_slice(&number);
-        key
+    /// The id of a new state of a client: the epoch, the low half of the client's number, and a
+    /// number of its own.
+    fn next_key(&mut self, client: u64) -> StateKey {
+        loop {
+            let mut key = [0; 12];
+            key[..4].copy_from_slice(&self.epoch.to_be_bytes());
+            key[4..8].copy_from_slice(&client.to_be_bytes()[4..]);
+            key[8..].copy_from_slice(&self.next().to_be_bytes()[4..]);
+            // After some billions of states, one of the first may be there still.
+            let is_used = self.opens.contains_key(&key) || self.locks.contains_key(&key);
+            if !is_used && !self.closed.contains_key(&key) {
+                return key;
+            }
+        }
+    }
+
+    /// The number of the client in the id of a state of this server.
+    pub(crate) fn client_in(&self, key: &StateKey) -> Option<u64> {
+        let (epoch, rest) = key.split_first_chunk::<4>()?;
+        let low = rest.first_chunk::<4>()?;
+        let is_ours = u32::from_be_bytes(*epoch) == self.epoch;
+        is_ours.then(|| u64::from(self.epoch) << 32 | u64::from(u32::from_be_bytes(*low)))
+    }
+
+    /// Whether a client of this server has or had this number.
+    pub(crate) fn has_given(&self, client: u64) -> bool {
+        let (epoch, low) = (client >> 32, client & u64::from(u32::MAX));
+        epoch == u64::from(self.epoch) && low > 0 && low <= self.last
+    }
+
+    /// A client of this name.
+    pub(crate) fn find_client(&self, name: &ClientName, is_confirmed: bool) -> Option<u64> {
+        let mut clients = self.clients.iter();
+        let is_it = |client: &Client4| client.is_confirmed == is_confirmed && client.name == *name;
+        clients.find_map(|(id, client)| is_it(client).then_some(*id))
+    }
+
+    /// Ends what earlier lives of a client had.
+    pub(crate) fn end_earlier(&mut self, id: u64, name: &ClientName) {
+        let earlier = self.clients.iter();
+        let earlier = earlier.filter(|(other, client)| **other != id && client.name == *name);
+        let earlier: Vec<u64> = earlier.map(|(other, _)| *other).collect();
+        (earlier.into_iter()).for_each(|other| self.remove_client(other));
+    }
+
+    /// Counts a new owner of version 4.0.
+    ///
+    /// # Errors
+    /// `RESOURCE` when there are too many.
+    pub(crate) fn count_owner(&mut self, client: u64) -> Result<(), Status> {
+        let all = self.owners.len();
+        let client = self.clients.get_mut(&client);
+        let client = client.ok_or(Status::STALE_CLIENTID)?;
+        if client.owners >= OPENS_MAX || all >= ALL_OPENS_MAX {
+            return Err(Status::RESOURCE);
+        }
+        client.owners += 1;
+        Ok(())
+    }
+
+    pub(crate) fn uncount_owner(&mut self, client: u64) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            debug_assert!(client.owners > 0, "each owner is counted");
+            client.owners -= 1;
+        }
     }
 
     /// Adds a client that has introduced itself.
@@ -198,7 +286,7 @@ impl State {
     /// `DELAY` when there are too many.
     pub(crate) fn add_client(
         &mut self,
-        owner: &[u8],
+        name: ClientName,
         verifier: [u8; 8],
         principal: u32,
     ) -> Result<u64, Status> {
@@ -206,9 +294,13 @@ impl State {
         if self.clients.len() >= CLIENTS_MAX {
             return Err(Status::DELAY);
         }
-        let id = u64::from(self.epoch) << 32 | (self.next() & u64::from(u32::MAX));
+        let mut id = 0;
+        // After some billions of states, one of the first clients may be there still.
+        while id == 0 || self.clients.contains_key(&id) {
+            id = u64::from(self.epoch) << 32 | (self.next() & u64::from(u32::MAX));
+        }
         let client = Client4 {
-            owner: owner.to_vec(),
+            name,
             verifier,
             principal,
             is_confirmed: false,
@@ -216,8 +308,11 @@ impl State {
             sequence: 1,
             created: None,
             sessions: Vec::new(),
+            confirms: 0,
+            confirms_next: None,
             renewed: Instant::now(),
             opens: 0,
+            owners: 0,
             lock_owners: BTreeMap::new(),
         };
         self.clients.insert(id, client);
@@ -269,27 +364,47 @@ impl State {
         }
     }
 
+    /// Whether a state may be granted to a client now: one that it had before a restart of the
+    /// server, or another one.
+    pub(crate) fn check_grace(&mut self, client: u64, reclaims: bool) -> Result<(), Status> {
+        let client = self.clients.get(&client).ok_or(Status::STALE_CLIENTID)?;
+        let (name, has_reclaimed) = (client.name.clone(), client.has_reclaimed);
+        match reclaims {
+            true if has_reclaimed || !self.grace.may_reclaim(&name) => Err(Status::NO_GRACE),
+            true => Ok(()),
+            false if self.grace.is_on() => Err(Status::GRACE),
+            false if !name.has_sessions => {
+                self.grace.add(&name);
+                Ok(())
+            }
+            false if !has_reclaimed => Err(Status::GRACE),
+            false => Ok(()),
+        }
+    }
+
     /// Removes clients whose leases have run out.
     pub(crate) fn reap(&mut self) {
         let late = self.clients.iter();
-        let late = late.filter(|(_, client)| client.renewed.elapsed() > LEASE);
-        let late: Vec<(u64, Vec<u8>)> = late
-            .map(|(id, client)| (*id, client.owner.clone()))
+        let late = late.filter(|(_, client)| client.renewed.elapsed() > self.lease);
+        let late: Vec<(u64, ClientName)> = late
+            .map(|(id, client)| (*id, client.name.clone()))
             .collect();
         let is_late = |id: &u64| late.iter().any(|(other, _)| other == id);
-        let mut owners: Vec<Vec<u8>> = late.iter().map(|(_, owner)| owner.clone()).collect();
+        let mut names: Vec<ClientName> = late.iter().map(|(_, name)| name.clone()).collect();
         for (_, client) in self.clients.iter().filter(|(id, _)| !is_late(id)) {
             // It has begun anew.
-            owners.retain(|owner| *owner != client.owner);
+            names.retain(|name| *name != client.name);
         }
         // What is taken from a client must not be reclaimed after a restart.
-        if !late.is_empty() && self.grace.remove(&owners) {
+        if !late.is_empty() && self.grace.remove(&names) {
             late.into_iter().for_each(|(id, _)| self.remove_client(id));
         }
+        self.forget_idle_owners(self.lease);
     }
 
     /// Removes a client with all of its state.
     pub(crate) fn remove_client(&mut self, id: u64) {
+        self.forget_owners_of(id);
         let Some(client) = self.clients.remove(&id) else {
             return;
         };
@@ -327,7 +442,7 @@ impl State {
             return Err(Status::DELAY);
         }
         client.opens += 1;
-        let key = self.next_key();
+        let key = self.next_key(open.client);
         let of_file = (open.client, open.file);
         self.opens_of.entry(of_file).or_default().push(key);
         self.opens.insert(key, open);
@@ -452,9 +567,30 @@ impl State {
         }
     }
 
+    /// Ends the states of an owner of locks.
+    ///
+    /// # Errors
+    /// `LOCKS_HELD` when it has locked something.
+    pub(crate) fn release_lock_owner(&mut self, client: u64, name: &[u8]) -> Result<(), Status> {
+        let known = self.clients.get(&client);
+        let Some(number) = known.and_then(|client| client.lock_owners.get(name).copied()) else {
+            return Ok(());
+        };
+        let states = self.locks.iter();
+        let states = states.filter(|(_, locks)| locks.owner.number == number);
+        let states: Vec<(StateKey, usize)> = states
+            .map(|(key, locks)| (*key, locks.held.len()))
+            .collect();
+        if states.iter().any(|(_, held)| *held > 0) {
+            return Err(Status::LOCKS_HELD);
+        }
+        (states.into_iter()).for_each(|(key, _)| self.remove_locks(key));
+        Ok(())
+    }
+
     /// Adds the locks of an owner on an open file.
     pub(crate) fn add_locks(&mut self, locks: Locks4) -> StateKey {
-        let key = self.next_key();
+        let key = self.next_key(locks.client);
         if let Some(open) = self.opens.get_mut(&locks.open) {
             open.locks.push(key);
         }

@@ -40,13 +40,17 @@ impl Status {
     pub(crate) const DENIED: Status = Status(10010);
     pub(crate) const LOCKED: Status = Status(10012);
     pub(crate) const GRACE: Status = Status(10013);
+    pub(crate) const EXPIRED: Status = Status(10011);
     pub(crate) const SHARE_DENIED: Status = Status(10015);
     pub(crate) const CLID_INUSE: Status = Status(10017);
+    pub(crate) const RESOURCE: Status = Status(10018);
     pub(crate) const NOFILEHANDLE: Status = Status(10020);
     pub(crate) const MINOR_VERS_MISMATCH: Status = Status(10021);
     pub(crate) const STALE_CLIENTID: Status = Status(10022);
+    pub(crate) const STALE_STATEID: Status = Status(10023);
     pub(crate) const OLD_STATEID: Status = Status(10024);
     pub(crate) const BAD_STATEID: Status = Status(10025);
+    pub(crate) const BAD_SEQID: Status = Status(10026);
     pub(crate) const NOT_SAME: Status = Status(10027);
     pub(crate) const SYMLINK: Status = Status(10029);
     pub(crate) const ATTRNOTSUPP: Status = Status(10032);
@@ -67,6 +71,7 @@ impl Status {
     pub(crate) const COMPLETE_ALREADY: Status = Status(10054);
     pub(crate) const SEQ_MISORDERED: Status = Status(10063);
     pub(crate) const SEQUENCE_POS: Status = Status(10064);
+    pub(crate) const REQ_TOO_BIG: Status = Status(10065);
     pub(crate) const REP_TOO_BIG: Status = Status(10066);
     pub(crate) const REP_TOO_BIG_TO_CACHE: Status = Status(10067);
     pub(crate) const RETRY_UNCACHED_REP: Status = Status(10068);

@@ -74,7 +74,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn decode(bytes: &[u8]) -> Answer {
+    pub fn decode(bytes: &[u8]) -> Answer {
         let mut reader = Reader::new(bytes);
         let status = reader.u32().unwrap();
         assert_eq!(reader.opaque(16).unwrap(), b"tag");

@@ -4,6 +4,7 @@
 
 pub mod client;
 pub mod client4;
+pub mod client40;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -135,7 +136,12 @@ impl Bench {
                 ..EngineOptions::default()
             },
         );
-        let server = NfsServer::new(threads.clone(), 0, Some(folder.path().join("nfs-clients")));
+        let server = NfsServer::new(
+            threads.clone(),
+            0,
+            Some(folder.path().join("nfs-clients")),
+            tarn_nfs::LEASE,
+        );
         engine.set_sharer(server.clone());
         Bench {
             administrator: Administrator::new(engine.clone()),
