@@ -15,7 +15,7 @@ pub use tarn_ondisk::units::ObjectId;
 pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;
 pub use tarn_posix::control_directory::ControlEntry;
 pub use tarn_posix::types::*;
-pub use tarn_posix::{AclType, PosixError};
+pub use tarn_posix::{AclType, PosixError, XattrStore};
 pub use tarn_posix::{
     AttributesBefore, CaseSensitivity, FileHandle, HandleError, Verifier, Witnessed,
 };

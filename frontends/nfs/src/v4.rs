@@ -9,7 +9,7 @@
 //! (`pseudo`).
 //!
 //! # Not built
-//! Delegations, pNFS, callbacks, lists (ACLs), named and extended attributes. After a
+//! Delegations, pNFS, callbacks, named attributes. After a
 //! restart of the daemon clients reclaim their opens and locks (`grace`); programs on mounts of
 //! this machine do not wait for that, so a lock that one of them takes meanwhile is lost to the
 //! client.
@@ -31,8 +31,10 @@ mod owner_turns;
 mod owners;
 mod pseudo;
 mod sessions;
+mod sparse_reads;
 mod state;
 mod status;
+mod user_attributes;
 
 pub(crate) use compound::{Memory, minor_of, run};
 
@@ -111,9 +113,14 @@ impl Compound<'_> {
             RECLAIM_COMPLETE => self.reclaim_complete(reader),
             ALLOCATE => self.allocate(reader, Allocate::Extend),
             DEALLOCATE => self.allocate(reader, Allocate::PunchHole),
+            READ_PLUS => self.read_plus(reader, out),
             SEEK => self.seek(reader, out),
             CLONE => self.clone_range(reader),
             COPY => self.copy(reader, out),
+            GETXATTR => self.get_user_attribute(reader, out),
+            SETXATTR => self.set_user_attribute(reader, out),
+            LISTXATTRS => self.list_user_attributes(reader, out),
+            REMOVEXATTR => self.remove_user_attribute(reader, out),
             _ => Err(Status::NOTSUPP),
         })
     }

@@ -35,6 +35,7 @@ const SEQUENCE_POS: u32 = 10064;
 const REP_TOO_BIG: u32 = 10066;
 const TOO_MANY_OPS: u32 = 10070;
 const OP_NOT_IN_SESSION: u32 = 10071;
+const SEQ_FALSE_RETRY: u32 = 10076;
 const CLIENTID_BUSY: u32 = 10074;
 
 const OPTIONS: &str = "rw,no_root_squash,insecure";
@@ -67,6 +68,8 @@ fn a_repeated_call_gets_the_reply_that_was_kept_and_is_not_carried_out_again() {
     assert_eq!((again.status, again.bytes), (0, first.bytes));
     assert_eq!(client.run_in(3, 2, &make).status, EXIST);
     assert_eq!(client.run_in(3, 2, &make).status, EXIST, "this was kept");
+    let other = make_folder(&root, "other");
+    assert_eq!(client.run_in(3, 2, &other).status, SEQ_FALSE_RETRY);
     for wrong in [1, 4, 0] {
         assert_eq!(client.run_in(3, wrong, &make).status, SEQ_MISORDERED);
     }
@@ -138,7 +141,7 @@ fn operations_come_in_sessions_of_versions_4_1_and_4_2() {
     client.minor = 2;
     assert_ne!(seek(&mut client), OP_ILLEGAL);
     // Delegations, layouts, named attributes, and what only version 4.0 has.
-    for number in [7, 8, 19, 20, 35, 40, 47, 50, 72] {
+    for number in [7, 8, 19, 20, 35, 40, 47, 50, 70] {
         let asked = Operations::at(&root).with(number, |_| {});
         assert_eq!(client.status(&asked), NOTSUPP, "of {number}");
     }

@@ -3,11 +3,12 @@
 use super::bitmap::Bitmap;
 use super::pseudo::PseudoFolder;
 use super::status::Status;
-use crate::file_call::Realm;
+use crate::file_call::{FileCall, Realm};
 use crate::rpc::record::DATA_BYTES_MAX;
 use crate::xdr::{Reader, Writer};
 use tarn_engine::files::{
-    Attributes, CaseSensitivity, FileKind, SetAttributes, SetTime, SpaceFacts, Timestamp,
+    AclType, Attributes, CaseSensitivity, ControlEntry, FileKind, ObjectId, PosixError,
+    SetAttributes, SetTime, SpaceFacts, Timestamp, XattrMode, XattrStore,
 };
 use tarn_engine::{AccountKind, find_account};
 
@@ -18,6 +19,8 @@ pub(crate) const FSID: u32 = 8;
 pub(crate) const RDATTR_ERROR: u32 = 11;
 pub(crate) const FILEHANDLE: u32 = 19;
 pub(crate) const FILEID: u32 = 20;
+pub(crate) const ACL: u32 = 12;
+const ACL_SUPPORT: u32 = 13;
 const MODE: u32 = 33;
 const OWNER: u32 = 36;
 const OWNER_GROUP: u32 = 37;
@@ -35,7 +38,14 @@ const SUPPORTED_0: Bitmap = Bitmap::of(&[
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 18, 19, 20, 21, 22, 23, 26, 27, 28, 29, 30,
     31, 33, 34, 35, 36, 37, 41, 42, 43, 44, 45, 47, 48, 50, 51, 52, 53, 54, 55,
 ]);
-/// Those that can be set.
+/// The attribute that says whether there are extended attributes, of version 4.2.
+const XATTR_SUPPORT: u32 = 82;
+/// `ACL4_SUPPORT_ALLOW_ACL` and `ACL4_SUPPORT_DENY_ACL`.
+const ALLOW_AND_DENY: u32 = 3;
+/// The extended attribute by which `posix` gives and takes lists, in the form that the protocol
+/// has.
+const ACL_NAME: &[u8] = b"system.nfs4_acl";
+/// Those that can be set, beside lists.
 pub(crate) const SETTABLE: Bitmap = Bitmap::of(&[
     SIZE,
     MODE,
@@ -44,6 +54,8 @@ pub(crate) const SETTABLE: Bitmap = Bitmap::of(&[
     TIME_ACCESS_SET,
     TIME_MODIFY_SET,
 ]);
+/// The list alone.
+pub(crate) const ONLY_ACL: Bitmap = Bitmap::of(&[ACL]);
 /// Those that are only set.
 const WRITE_ONLY: Bitmap = Bitmap::of(&[TIME_ACCESS_SET, TIME_MODIFY_SET]);
 /// Those that an exclusive creation sets; the times are where the verifier is.
@@ -54,15 +66,25 @@ pub(crate) const EXCLUSIVE: Bitmap = Bitmap::of(&[MODE, OWNER, OWNER_GROUP]);
 pub(crate) struct Facts {
     pub(crate) minor: u32,
     pub(crate) lease_s: u32,
+    /// Whether the files have NFSv4 lists.
+    pub(crate) has_acls: bool,
 }
 
 impl Facts {
     /// The attributes that this version has.
-    pub(crate) fn supported(self) -> &'static Bitmap {
-        match self.minor {
-            0 => &SUPPORTED_0,
-            _ => &SUPPORTED,
+    pub(crate) fn supported(self) -> Bitmap {
+        let mut supported = match self.minor {
+            0 => SUPPORTED_0,
+            _ => SUPPORTED,
+        };
+        if self.minor > 1 {
+            supported.add(XATTR_SUPPORT);
         }
+        if self.has_acls {
+            supported.add(ACL);
+            supported.add(ACL_SUPPORT);
+        }
+        supported
     }
 }
 
@@ -73,8 +95,36 @@ pub(crate) enum Subject<'a> {
         file: &'a Attributes,
         /// Where they are asked for.
         space: Option<SpaceFacts>,
+        /// The list as the protocol has it, where it is asked for and there is one.
+        acl: Option<Vec<u8>>,
     },
     Folder(&'a PseudoFolder),
+}
+
+/// Whether the files of a file system have NFSv4 lists (`acltype=nfsv4`).
+pub(crate) fn has_acls(realm: &Realm) -> bool {
+    realm.files().properties().acl_type == AclType::Nfs4
+}
+
+/// The list of a file, where it is asked for and there is one.
+pub(crate) fn acl_of(
+    file: &FileCall,
+    id: ObjectId,
+    wanted: &Bitmap,
+) -> Result<Option<Vec<u8>>, PosixError> {
+    if !wanted.has(ACL) || !has_acls(&file.realm) || ControlEntry::of(id).is_some() {
+        return Ok(None);
+    }
+    let (files, operation) = (file.files(), file.operation());
+    let list = files.get_xattr(&file.credentials, id, ACL_NAME, operation)?;
+    Ok(Some(list))
+}
+
+/// Gives a file a list.
+pub(crate) fn set_acl(file: &FileCall, id: ObjectId, list: &[u8]) -> Result<(), PosixError> {
+    let (files, operation) = (file.files(), file.operation());
+    let any = XattrMode::Any;
+    files.set_xattr(&file.credentials, id, ACL_NAME, list, any, operation)
 }
 
 /// Whether any of these attributes is about space.
@@ -86,10 +136,15 @@ pub(crate) fn are_about_space(wanted: &Bitmap) -> bool {
 
 /// Appends those of the wanted attributes that there are.
 pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, facts: Facts) {
-    let shown = wanted.and(facts.supported());
+    let (has_acls, has_list) = match subject {
+        Subject::File { realm, acl, .. } => (has_acls(realm), acl.is_some()),
+        Subject::Folder(_) => (false, false),
+    };
+    let facts = Facts { has_acls, ..facts };
+    let shown = wanted.and(&facts.supported());
     let mut set = Bitmap::default();
     for number in shown.numbers() {
-        if !WRITE_ONLY.has(number) {
+        if !WRITE_ONLY.has(number) && (number != ACL || has_list) {
             set.add(number);
         }
     }
@@ -108,9 +163,15 @@ pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, fact
             28 => drop(values.u32(u32::MAX)),
             30 | 31 => drop(values.u64(DATA_BYTES_MAX as u64)),
             51 => drop(values.u64(0).u32(1)),
+            ACL_SUPPORT => drop(values.u32(ALLOW_AND_DENY)),
             75 => EXCLUSIVE.put(&mut values),
             number => match subject {
-                Subject::File { realm, file, space } => {
+                Subject::File { acl, .. } if number == ACL => {
+                    values.fixed(acl.as_deref().unwrap_or_default());
+                }
+                Subject::File {
+                    realm, file, space, ..
+                } => {
                     put_of_file(&mut values, number, realm, file, space.as_ref());
                 }
                 Subject::Folder(folder) => put_of_folder(&mut values, number, folder),
@@ -157,6 +218,7 @@ fn put_of_file(
         50 => put_time(out, file.created),
         52 => put_time(out, file.changed),
         53 => put_time(out, file.modified),
+        XATTR_SUPPORT => drop(out.bool(realm.files().properties().xattrs != XattrStore::Off)),
         other => unreachable!("attribute {other} is served"),
     }
 }
@@ -168,7 +230,7 @@ fn put_of_folder(out: &mut Writer, number: u32, folder: &PseudoFolder) {
         CHANGE => drop(out.u64(folder.change)),
         SIZE => drop(out.u64(2)),
         FSID => drop(out.u64(0).u64(1)),
-        16 => drop(out.bool(false)),
+        16 | XATTR_SUPPORT => drop(out.bool(false)),
         FILEHANDLE => drop(out.opaque(&folder.handle())),
         FILEID | MOUNTED_ON_FILEID => drop(out.u64(folder.id())),
         21 | 22 | 23 | 42 | 43 | 44 | 45 => drop(out.u64(0)),
@@ -199,23 +261,35 @@ fn put_time(out: &mut Writer, time: Timestamp) {
     out.u64(time.seconds.cast_unsigned()).u32(time.nanoseconds);
 }
 
-/// The attributes that a client wants to set, and which they are.
-pub(crate) fn decode(
-    reader: &mut Reader<'_>,
-    facts: Facts,
-) -> Result<(SetAttributes, Bitmap), Status> {
+/// Attributes that a client wants to set.
+#[derive(Default)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) attributes: SetAttributes,
+    /// The list as the protocol has it.
+    pub(crate) acl: Option<&'a [u8]>,
+    /// Which they are.
+    pub(crate) set: Bitmap,
+}
+
+/// The attributes that a client wants to set.
+pub(crate) fn decode<'a>(reader: &mut Reader<'a>, facts: Facts) -> Result<Wanted<'a>, Status> {
     let (set, values) = decode_raw(reader)?;
-    if !set.is_within(facts.supported()) {
+    let mut settable = SETTABLE;
+    if facts.has_acls {
+        settable.add(ACL);
+    }
+    if !set.is_within(&facts.supported()) {
         return Err(Status::ATTRNOTSUPP);
     }
-    if !set.is_within(&SETTABLE) {
+    if !set.is_within(&settable) {
         return Err(Status::INVAL);
     }
     let mut reader = Reader::new(values);
-    let mut wanted = SetAttributes::default();
+    let (mut wanted, mut acl) = (SetAttributes::default(), None);
     for number in set.numbers() {
         match number {
             SIZE => wanted.size = Some(reader.u64()?),
+            ACL => acl = Some(list(&mut reader)?),
             MODE => wanted.permissions = Some(mode(reader.u32()?)?),
             OWNER => wanted.uid = Some(account(&mut reader, AccountKind::User)?),
             OWNER_GROUP => wanted.gid = Some(account(&mut reader, AccountKind::Group)?),
@@ -224,15 +298,36 @@ pub(crate) fn decode(
         }
     }
     match reader.rest().is_empty() {
-        true => Ok((wanted, set)),
+        true => Ok(Wanted {
+            attributes: wanted,
+            acl,
+            set,
+        }),
         false => Err(Status::BADXDR),
     }
+}
+
+/// The bytes of a list (`nfsace4<>`).
+fn list<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Status> {
+    /// More than the file system takes.
+    const ENTRIES_MAX: u32 = 1024;
+    const WHO_BYTES_MAX: usize = 1024;
+    let begun = reader.rest();
+    let count = reader.u32()?;
+    if count > ENTRIES_MAX {
+        return Err(Status::INVAL);
+    }
+    for _ in 0..count {
+        let (_kind, _flags, _mask) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        reader.opaque(WHO_BYTES_MAX)?;
+    }
+    Ok(&begun[..begun.len() - reader.rest().len()])
 }
 
 /// The set and the bytes of attributes.
 pub(crate) fn decode_raw<'a>(reader: &mut Reader<'a>) -> Result<(Bitmap, &'a [u8]), Status> {
     /// More than all attributes that can be set or compared have.
-    const BYTES_MAX: usize = 8 << 10;
+    const BYTES_MAX: usize = 128 << 10;
     let set = Bitmap::decode(reader)?;
     Ok((set, reader.opaque(BYTES_MAX)?))
 }

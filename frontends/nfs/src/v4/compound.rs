@@ -1,6 +1,6 @@
 //! `COMPOUND`: operations one after the other, until one fails.
 
-use super::attributes::Facts;
+use super::attributes::{Facts, has_acls};
 use super::owners::{Ending, Kept, Turn};
 use super::pseudo::PseudoFolder;
 use super::sessions::{Replay, Sequenced};
@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tarn_engine::files::{ObjectId, OperationKind, ReadData};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Most operations of a compound.
 pub(crate) const OPERATIONS_MAX: u32 = 64;
@@ -21,6 +22,15 @@ pub(crate) const OPERATIONS_MAX: u32 = 64;
 const CHANGE_BYTES: usize = 192;
 /// Most bytes of a tag.
 const TAG_BYTES_MAX: usize = 1024;
+
+/// A hash by which a call is told from another one with the same number: of its length and its
+/// beginning, so that data of a long write are not read once more.
+fn hash_of(arguments: &[u8]) -> u64 {
+    const HASHED_BYTES_MAX: usize = 512;
+    let hashed = arguments.len().min(HASHED_BYTES_MAX);
+    let length = u64::try_from(arguments.len()).unwrap_or_default();
+    xxh3_64_with_seed(&arguments[..hashed], length)
+}
 
 /// What version 4 knows beside files.
 pub(crate) struct Memory {
@@ -76,6 +86,8 @@ pub(crate) struct Compound<'a> {
     pub(crate) position: u32,
     /// Bytes of the call, with its head.
     pub(crate) request_bytes: usize,
+    /// A hash of it.
+    pub(crate) call: u64,
     /// What owners of version 4.0 do in this operation, and what was to be done and is done.
     pub(crate) turns: Vec<Turn>,
     pub(crate) ending: Ending,
@@ -126,6 +138,7 @@ pub(crate) fn run(
         count,
         position: 0,
         request_bytes,
+        call: hash_of(arguments),
         turns: Vec::new(),
         ending: Ending::default(),
         replayed: None,
@@ -284,6 +297,10 @@ impl Compound<'_> {
         Facts {
             minor: self.minor,
             lease_s: u32::try_from(self.memory.lease.as_secs()).unwrap_or(u32::MAX),
+            has_acls: match &self.current {
+                Some(Current::File { realm, .. }) => has_acls(realm),
+                _ => false,
+            },
         }
     }
 

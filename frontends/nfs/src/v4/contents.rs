@@ -33,10 +33,12 @@ impl Compound<'_> {
             true => Some(files.space_at(file.id, operation).map_err(of_handle)?),
             false => None,
         };
+        let acl = attributes::acl_of(&file, file.id, wanted).map_err(of_handle)?;
         let subject = Subject::File {
             realm: &file.realm,
             file: &found,
             space,
+            acl,
         };
         attributes::put(out, wanted, &subject, self.facts());
         Ok(())
@@ -45,7 +47,7 @@ impl Compound<'_> {
     /// `VERIFY`, or `NVERIFY` where they are to differ.
     pub(super) fn verify(&mut self, reader: &mut Reader<'_>, differ: bool) -> Done {
         let (set, values) = attributes::decode_raw(reader)?;
-        if !set.is_within(self.facts().supported()) {
+        if !set.is_within(&self.facts().supported()) {
             return Err(Status::ATTRNOTSUPP);
         }
         if set.has(attributes::RDATTR_ERROR) {
@@ -66,7 +68,8 @@ impl Compound<'_> {
 
     pub(super) fn set_attributes(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
         let state = self.decode_state(reader)?;
-        let (mut wanted, set) = attributes::decode(reader, self.facts())?;
+        let wanted = attributes::decode(reader, self.facts())?;
+        let (acl, set, mut wanted) = (wanted.acl, wanted.set, wanted.attributes);
         let file = self.writable(OperationKind::SetAttributes)?;
         let present = file.attributes().map_err(of_handle)?;
         if wanted.size.is_some() {
@@ -78,10 +81,16 @@ impl Compound<'_> {
             let is_open = self.check_state(state, 2)?;
             wanted.is_open = is_open || present.uid == file.credentials.uid;
         }
-        if !super::names::is_nothing(&set) {
+        if !set.is_within(&attributes::ONLY_ACL) {
             let (files, operation) = (file.files(), file.operation());
             let changed = files.set_attributes(&file.credentials, file.id, &wanted, operation);
             changed.map_err(of_handle)?;
+        }
+        if let Some(list) = acl {
+            // After the mode, which a list changes.
+            attributes::set_acl(&file, file.id, list).map_err(of_handle)?;
+        }
+        if !set.is_empty() {
             sync(&file, file.id)?;
         }
         set.put(out);
@@ -91,16 +100,30 @@ impl Compound<'_> {
     pub(super) fn access(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
         const READ: u32 = 0x1;
         const LOOKUP: u32 = 0x2;
+        const MODIFY: u32 = 0x4;
         const KNOWN: u32 = 0x3f;
-        let asked = reader.u32()? & KNOWN;
+        /// To read, list and change extended attributes (RFC 8276).
+        const READS_THEM: u32 = 0x40 | 0x100;
+        const CHANGES_THEM: u32 = 0x80;
+        let known = if self.minor < 2 {
+            KNOWN
+        } else {
+            KNOWN | READS_THEM | CHANGES_THEM
+        };
+        let asked = reader.u32()? & known;
         if let Some(Current::Folder(_)) = &self.current {
             out.u32(asked).u32(asked & (READ | LOOKUP));
             return Ok(());
         }
         let file = self.file(OperationKind::Access, (0, 0))?;
         let kind = file.attributes().map_err(of_handle)?.kind;
-        out.u32(asked);
-        out.u32(crate::v3::granted(&file, kind, asked));
+        let mut granted = crate::v3::granted(&file, kind, asked & KNOWN);
+        for (theirs, needed) in [(READS_THEM, READ), (CHANGES_THEM, MODIFY)] {
+            if asked & theirs != 0 && crate::v3::granted(&file, kind, needed) != 0 {
+                granted |= asked & theirs;
+            }
+        }
+        out.u32(asked).u32(granted);
         Ok(())
     }
 
@@ -290,7 +313,7 @@ impl StateIds {
 }
 
 /// The size of the current file, which must be regular.
-fn regular(file: &FileCall) -> Result<u64, Status> {
+pub(super) fn regular(file: &FileCall) -> Result<u64, Status> {
     let found = file.attributes().map_err(of_handle)?;
     match found.kind {
         FileKind::Regular => Ok(found.size),

@@ -82,23 +82,26 @@ impl Compound<'_> {
         out: &mut Writer,
     ) {
         let found = match directory.realm.is_boundary(entry.id) {
-            true => self.asker.lookup(directory, &entry.name).map(|found| {
-                let file = found.attributes;
-                (found.realm, file)
+            true => self.asker.lookup(directory, &entry.name).and_then(|found| {
+                let (file, kind) = (found.attributes, OperationKind::GetAttributes);
+                let call = self.asker.call_in(found.realm, file.id, kind, (0, 0));
+                let acl = attributes::acl_of(&call, file.id, wanted)?;
+                Ok((call.realm.clone(), file, acl))
             }),
-            false => {
-                let found = directory.attributes_of(entry.id);
-                let found = found.map(|found| (directory.realm.clone(), found));
-                found.map_err(Into::into)
-            }
+            false => (|| {
+                let file = directory.attributes_of(entry.id)?;
+                let acl = attributes::acl_of(directory, file.id, wanted)?;
+                Ok((directory.realm.clone(), file, acl))
+            })(),
         };
         match found {
-            Ok((realm, file)) => {
+            Ok((realm, file, acl)) => {
                 let space = are_about_space(wanted).then(|| realm.files().space());
                 let subject = Subject::File {
                     realm: &realm,
                     file: &file,
                     space,
+                    acl,
                 };
                 attributes::put(out, wanted, &subject, self.facts());
             }
@@ -150,10 +153,12 @@ impl Compound<'_> {
                         let call = (self.asker).call_in(realm, root, OperationKind::Lookup, (0, 0));
                         let file = call.attributes().map_err(of_handle)?;
                         let space = are_about_space(wanted).then(|| call.files().space());
+                        let acl = attributes::acl_of(&call, root, wanted).map_err(of_handle)?;
                         let subject = Subject::File {
                             realm: &call.realm,
                             file: &file,
                             space,
+                            acl,
                         };
                         attributes::put(out, wanted, &subject, self.facts());
                     }

@@ -1,8 +1,7 @@
 //! Names and the current file: `LOOKUP`, `CREATE`, `REMOVE`, `RENAME`, `LINK`, `READLINK`,
 //! `PUTFH` and their kin.
 
-use super::attributes;
-use super::bitmap::Bitmap;
+use super::attributes::{self, Wanted};
 use super::compound::{Compound, Current, Done};
 use super::pseudo::{Below, PseudoFolder};
 use super::status::{Status, of_handle};
@@ -153,7 +152,7 @@ impl Compound<'_> {
         }
         let name = reader.opaque(NAME_BYTES_MAX)?;
         refuse_name(name)?;
-        let (wanted, set) = attributes::decode(reader, self.facts())?;
+        let mut wanted = attributes::decode(reader, self.facts())?;
         let directory = self.writable(OperationKind::Create)?;
         if is_device && !directory.credentials.privileged {
             return Err(Status::PERM);
@@ -164,7 +163,7 @@ impl Compound<'_> {
         let is_link = kind == FileKind::SymbolicLink;
         let new = NewFile {
             kind,
-            permissions: match wanted.permissions {
+            permissions: match wanted.attributes.permissions {
                 _ if is_link => 0o777,
                 Some(mode) => mode,
                 None => 0o755,
@@ -173,11 +172,8 @@ impl Compound<'_> {
             device,
             target,
         };
-        let wanted = SetAttributes {
-            permissions: None,
-            size: None,
-            ..wanted
-        };
+        wanted.attributes.permissions = None;
+        wanted.attributes.size = None;
         let before = directory.attributes().map_err(of_handle)?;
         if before.kind != FileKind::Directory {
             return Err(Status::NOTDIR);
@@ -190,7 +186,7 @@ impl Compound<'_> {
         });
         let made = made?;
         put_change(out, directory.id, &seen, before.change());
-        set.put(out);
+        wanted.set.put(out);
         sync(&directory, made.id)?;
         self.set_file(directory.realm.clone(), made.id);
         Ok(())
@@ -315,8 +311,9 @@ pub(super) fn put_change(out: &mut Writer, directory: ObjectId, seen: &Witnessed
 pub(super) fn with_attributes(
     directory: &FileCall,
     made: Attributes,
-    wanted: &SetAttributes,
+    wanted: &Wanted<'_>,
 ) -> Result<Attributes, PosixError> {
+    let (acl, wanted) = (wanted.acl, &wanted.attributes);
     let other = |wanted: Option<u32>, present: u32| wanted.filter(|wanted| *wanted != present);
     let rest = SetAttributes {
         permissions: None,
@@ -330,14 +327,14 @@ pub(super) fn with_attributes(
         is_open: true,
         ..SetAttributes::default()
     };
-    if rest == nothing {
-        return Ok(made);
-    }
     let (files, operation) = (directory.files(), directory.operation());
-    files.set_attributes(&directory.credentials, made.id, &rest, operation)
-}
-
-/// Whether these are all attributes that there are.
-pub(super) fn is_nothing(set: &Bitmap) -> bool {
-    set.is_empty()
+    let mut made = made;
+    if rest != nothing {
+        made = files.set_attributes(&directory.credentials, made.id, &rest, operation)?;
+    }
+    let Some(list) = acl else {
+        return Ok(made);
+    };
+    attributes::set_acl(directory, made.id, list)?;
+    directory.attributes_of(made.id)
 }

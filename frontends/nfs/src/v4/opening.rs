@@ -1,6 +1,6 @@
 //! Opens: `OPEN`, `CLOSE`, `OPEN_DOWNGRADE`, and the ids of states.
 
-use super::attributes::{self, EXCLUSIVE, Facts};
+use super::attributes::{self, EXCLUSIVE, Facts, Wanted};
 use super::bitmap::Bitmap;
 use super::compound::{Compound, Current, Done, StateId};
 use super::names::{put_change, refuse_name};
@@ -21,12 +21,12 @@ const OWNER_BYTES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 4096;
 
 /// What is done where the file exists, or does not.
-enum How {
+enum How<'a> {
     /// It must exist.
     Open,
-    Unchecked(SetAttributes, Bitmap),
-    Guarded(SetAttributes, Bitmap),
-    Exclusive(Verifier, SetAttributes, Bitmap),
+    Unchecked(Wanted<'a>),
+    Guarded(Wanted<'a>),
+    Exclusive(Verifier, Wanted<'a>),
 }
 
 /// Which file is opened.
@@ -55,7 +55,7 @@ struct Open<'a> {
     access: u32,
     deny: u32,
     owner: &'a [u8],
-    how: How,
+    how: How<'a>,
     claim: Claim<'a>,
 }
 
@@ -91,22 +91,16 @@ impl<'a> Open<'a> {
         let how = match reader.u32()? {
             0 => How::Open,
             1 => match reader.u32()? {
-                0 => {
-                    let (wanted, set) = attributes::decode(reader, facts)?;
-                    How::Unchecked(wanted, set)
-                }
-                1 => {
-                    let (wanted, set) = attributes::decode(reader, facts)?;
-                    How::Guarded(wanted, set)
-                }
-                2 => How::Exclusive(reader.fixed()?, SetAttributes::default(), Bitmap::default()),
+                0 => How::Unchecked(attributes::decode(reader, facts)?),
+                1 => How::Guarded(attributes::decode(reader, facts)?),
+                2 => How::Exclusive(reader.fixed()?, Wanted::default()),
                 3 if facts.minor > 0 => {
                     let verifier = reader.fixed()?;
-                    let (wanted, set) = attributes::decode(reader, facts)?;
-                    if !set.is_within(&EXCLUSIVE) {
+                    let wanted = attributes::decode(reader, facts)?;
+                    if !wanted.set.is_within(&EXCLUSIVE) {
                         return Err(Status::ATTRNOTSUPP);
                     }
-                    How::Exclusive(verifier, wanted, set)
+                    How::Exclusive(verifier, wanted)
                 }
                 _ => return Err(Status::BADXDR),
             },
@@ -684,13 +678,13 @@ fn truncate(opened: &Opened) -> Done {
 fn create(
     directory: &FileCall,
     name: &[u8],
-    how: &How,
+    how: &How<'_>,
 ) -> Result<(Attributes, bool, Bitmap), PosixError> {
     let (files, operation) = (directory.files(), directory.operation());
     let (user, id) = (&directory.credentials, directory.id);
-    let new = |wanted: &SetAttributes| NewFile {
+    let new = |wanted: &Wanted<'_>| NewFile {
         kind: FileKind::Regular,
-        permissions: wanted.permissions.unwrap_or(0o644),
+        permissions: wanted.attributes.permissions.unwrap_or(0o644),
         // The client has applied it.
         umask: 0,
         device: DeviceNumber::default(),
@@ -698,25 +692,25 @@ fn create(
     };
     match how {
         How::Open => unreachable!("it is not made"),
-        How::Exclusive(verifier, wanted, set) => {
+        How::Exclusive(verifier, wanted) => {
             let new = new(wanted);
             let made = files.create_exclusive(user, id, name, &new, *verifier, operation)?;
-            Ok((made, true, *set))
+            Ok((made, true, wanted.set))
         }
-        How::Guarded(wanted, set) => {
+        How::Guarded(wanted) => {
             let made = files.create(user, id, name, &new(wanted), operation)?;
             Ok((
                 super::names::with_attributes(directory, made, wanted)?,
                 true,
-                *set,
+                wanted.set,
             ))
         }
-        How::Unchecked(wanted, set) => {
+        How::Unchecked(wanted) => {
             match files.create(user, id, name, &new(wanted), operation) {
                 Err(PosixError::Exists) => {
                     let found = files.lookup(user, id, name, operation)?;
                     let mut done = Bitmap::default();
-                    if found.kind != FileKind::Regular || wanted.size != Some(0) {
+                    if found.kind != FileKind::Regular || wanted.attributes.size != Some(0) {
                         return Ok((found, false, done));
                     }
                     // It is truncated when the open is granted.
@@ -725,7 +719,7 @@ fn create(
                 }
                 made => {
                     let made = super::names::with_attributes(directory, made?, wanted)?;
-                    Ok((made, true, *set))
+                    Ok((made, true, wanted.set))
                 }
             }
         }

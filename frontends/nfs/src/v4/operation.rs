@@ -47,11 +47,16 @@ pub(crate) const RECLAIM_COMPLETE: u32 = 58;
 pub(crate) const ALLOCATE: u32 = 59;
 pub(crate) const COPY: u32 = 60;
 pub(crate) const DEALLOCATE: u32 = 62;
+pub(crate) const READ_PLUS: u32 = 68;
 pub(crate) const SEEK: u32 = 69;
 pub(crate) const CLONE: u32 = 71;
+pub(crate) const GETXATTR: u32 = 72;
+pub(crate) const SETXATTR: u32 = 73;
+pub(crate) const LISTXATTRS: u32 = 74;
+pub(crate) const REMOVEXATTR: u32 = 75;
 pub(crate) const ILLEGAL: u32 = 10044;
 /// The operations of all versions, of version 4.0, and the first of version 4.2.
-pub(crate) const ALL: std::ops::RangeInclusive<u32> = ACCESS..=75;
+pub(crate) const ALL: std::ops::RangeInclusive<u32> = ACCESS..=REMOVEXATTR;
 pub(crate) const OF_0: std::ops::RangeInclusive<u32> = ACCESS..=RELEASE_LOCKOWNER;
 pub(crate) const FIRST_OF_2: u32 = ALLOCATE;
 /// Operations that only version 4.0 has.

@@ -2,7 +2,9 @@
 //!
 //! # Mechanism
 //! A session has slots, and a call in a slot is carried out once: a repetition gets the reply that
-//! the slot keeps. A reply is kept when the client asks for it, and when it is small.
+//! the slot keeps. A reply is kept when the client asks for it, and when it is small. A call with
+//! the number of the last one that is another call is refused, as the reply would belong to
+//! neither.
 
 use super::client_name::ClientName;
 use super::compound::{Compound, Done};
@@ -405,6 +407,7 @@ impl Compound<'_> {
             0 if slot.is_busy => return Ok(Err(Status::DELAY)),
             // Nothing was carried out in it yet.
             0 if sequence == 0 => return Ok(Err(Status::SEQ_MISORDERED)),
+            0 if slot.call != self.call => return Ok(Err(Status::SEQ_FALSE_RETRY)),
             0 => {
                 return match &slot.reply {
                     Some(reply) => Err(Replay(reply.clone())),
@@ -415,6 +418,7 @@ impl Compound<'_> {
         }
         slot.is_busy = true;
         slot.sequence = sequence;
+        slot.call = self.call;
         slot.reply = None;
         state.renew(client);
         drop(state);

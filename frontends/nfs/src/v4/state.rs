@@ -102,6 +102,8 @@ pub(crate) struct Session4 {
 pub(crate) struct Slot {
     pub(crate) sequence: u32,
     pub(crate) is_busy: bool,
+    /// A hash of the last call.
+    pub(crate) call: u64,
     /// The result of the last call.
     pub(crate) reply: Option<Vec<u8>>,
 }

@@ -78,6 +78,7 @@ impl Status {
     pub(crate) const TOO_MANY_OPS: Status = Status(10070);
     pub(crate) const OP_NOT_IN_SESSION: Status = Status(10071);
     pub(crate) const CLIENTID_BUSY: Status = Status(10074);
+    pub(crate) const SEQ_FALSE_RETRY: Status = Status(10076);
     pub(crate) const NOT_ONLY_OP: Status = Status(10081);
     pub(crate) const WRONG_TYPE: Status = Status(10083);
     pub(crate) const UNION_NOTSUPP: Status = Status(10090);
