@@ -11,7 +11,6 @@
 //! A small budget leaves out the tests that wait.
 
 use std::fs;
-use std::net::{Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -22,6 +21,7 @@ use tarn_oracle::program;
 
 use super::known::{Ended, Known, Verdict};
 use crate::debian_packages;
+use crate::servers::free_port;
 use crate::workspace::{Outcome, output, programs, remove_folder, run, scratch};
 
 /// The commit whose results the table stands for.
@@ -155,12 +155,6 @@ fn prepare(clone: &Path, suite: &Path) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// A port at which nothing listens.
-fn free_port() -> Outcome<u16> {
-    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))?;
-    Ok(listener.local_addr()?.port())
 }
 
 /// Where the suite runs, and against what.
