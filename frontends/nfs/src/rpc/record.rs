@@ -21,8 +21,8 @@ pub const DATA_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of a record: the largest write, its arguments, and the head of a call.
 pub const RECORD_BYTES_MAX: usize = DATA_BYTES_MAX + (4 << 10);
 
-/// Most fragments of a record. Clients send one; a guess that leaves room for others.
-const FRAGMENTS_MAX: u32 = 256;
+/// Most fragments of a record. Most clients send one; some send 2 KiB in each.
+const FRAGMENTS_MAX: u32 = 1024;
 
 /// Bytes that are read ahead at once: some hundred small requests.
 const AHEAD_BYTES: usize = 64 << 10;

@@ -134,6 +134,14 @@ pub(crate) fn are_about_space(wanted: &Bitmap) -> bool {
         .any(|number| wanted.has(*number))
 }
 
+/// Refuses to show what is only set.
+pub(crate) fn check_shown(wanted: &Bitmap) -> Result<(), Status> {
+    match wanted.and(&WRITE_ONLY).is_empty() {
+        true => Ok(()),
+        false => Err(Status::INVAL),
+    }
+}
+
 /// Appends those of the wanted attributes that there are.
 pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, facts: Facts) {
     let (has_acls, has_list) = match subject {
@@ -343,7 +351,8 @@ fn mode(mode: u32) -> Result<u32, Status> {
 fn account(reader: &mut Reader<'_>, kind: AccountKind) -> Result<u32, Status> {
     const NAME_BYTES_MAX: usize = 512;
     let text = std::str::from_utf8(reader.opaque(NAME_BYTES_MAX)?);
-    let text = text.map_err(|_| Status::INVAL)?;
+    let text = text.ok().filter(|text| !text.is_empty());
+    let text = text.ok_or(Status::INVAL)?;
     if let Ok(number) = text.parse() {
         return Ok(number);
     }

@@ -4,8 +4,8 @@ use crate::xdr::{Malformed, Reader, Writer};
 
 /// Words that are looked at: attributes of the protocol have numbers below 96.
 const WORDS: usize = 3;
-/// Words that a client may send.
-const SENT_WORDS_MAX: u32 = 8;
+/// Words that a client may send. A guess: room for numbers that later versions give.
+const SENT_WORDS_MAX: u32 = 64;
 
 /// A set of numbers of attributes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

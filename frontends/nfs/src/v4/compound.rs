@@ -332,7 +332,11 @@ impl Compound<'_> {
     }
 
     pub(crate) fn restore(&mut self) -> Done {
-        self.current = Some(self.saved.clone().ok_or(Status::NOFILEHANDLE)?);
+        let missing = match self.minor {
+            0 => Status::RESTOREFH,
+            _ => Status::NOFILEHANDLE,
+        };
+        self.current = Some(self.saved.clone().ok_or(missing)?);
         self.current_state = self.saved_state;
         Ok(())
     }

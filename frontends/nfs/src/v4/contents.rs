@@ -17,6 +17,7 @@ const FILE_SYNC: u32 = 2;
 impl Compound<'_> {
     pub(super) fn get_attributes(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
         let wanted = Bitmap::decode(reader)?;
+        attributes::check_shown(&wanted)?;
         self.put_attributes(&wanted, out)
     }
 
@@ -50,6 +51,7 @@ impl Compound<'_> {
         if !set.is_within(&self.facts().supported()) {
             return Err(Status::ATTRNOTSUPP);
         }
+        attributes::check_shown(&set)?;
         if set.has(attributes::RDATTR_ERROR) {
             return Err(Status::INVAL);
         }
@@ -102,6 +104,9 @@ impl Compound<'_> {
         const LOOKUP: u32 = 0x2;
         const MODIFY: u32 = 0x4;
         const KNOWN: u32 = 0x3f;
+        /// All but to execute; all but to look up and to delete names.
+        const OF_DIRECTORIES: u32 = 0x1f;
+        const OF_FILES: u32 = 0x2d;
         /// To read, list and change extended attributes (RFC 8276).
         const READS_THEM: u32 = 0x40 | 0x100;
         const CHANGES_THEM: u32 = 0x80;
@@ -117,6 +122,11 @@ impl Compound<'_> {
         }
         let file = self.file(OperationKind::Access, (0, 0))?;
         let kind = file.attributes().map_err(of_handle)?.kind;
+        let meaningful = match kind {
+            FileKind::Directory => OF_DIRECTORIES,
+            _ => OF_FILES,
+        };
+        let asked = asked & (meaningful | READS_THEM | CHANGES_THEM);
         let mut granted = crate::v3::granted(&file, kind, asked & KNOWN);
         for (theirs, needed) in [(READS_THEM, READ), (CHANGES_THEM, MODIFY)] {
             if asked & theirs != 0 && crate::v3::granted(&file, kind, needed) != 0 {

@@ -13,8 +13,10 @@ use crate::rpc::record::DATA_BYTES_MAX;
 use crate::xdr::{Reader, Writer};
 use tarn_engine::files::{DirectoryEntry, FileKind, OperationKind};
 
-/// Bytes of a result around its entries.
-const AROUND_BYTES: usize = 32;
+/// Bytes of a result without entries: a verifier, no further entry, and whether it is the end.
+const AROUND_BYTES: usize = 16;
+/// Those of them behind the entries.
+const BEHIND_BYTES: usize = 8;
 /// Entries that are asked of the file system at a time: about as many fit into a result.
 const BATCH: usize = 256;
 
@@ -24,6 +26,7 @@ impl Compound<'_> {
         let _verifier: [u8; 8] = reader.fixed()?;
         let (_names, most) = (reader.u32()?, reader.u32()?);
         let wanted = Bitmap::decode(reader)?;
+        attributes::check_shown(&wanted)?;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let most = most.min(DATA_BYTES_MAX);
         if most < AROUND_BYTES {
@@ -57,7 +60,7 @@ impl Compound<'_> {
                 }
                 out.bool(true).u64(entry.cookie).opaque(&entry.name);
                 self.put_entry(&directory, &entry, &wanted, out);
-                if out.len() - begun + AROUND_BYTES > most {
+                if out.len() - begun + BEHIND_BYTES > most {
                     out.truncate(before);
                     is_end = false;
                     break 'full;
@@ -173,7 +176,7 @@ impl Compound<'_> {
                     continue;
                 }
             }
-            if out.len() - begun + AROUND_BYTES > most {
+            if out.len() - begun + BEHIND_BYTES > most {
                 out.truncate(before);
                 is_end = false;
                 break;

@@ -71,6 +71,9 @@ impl Compound<'_> {
             };
         }
         let directory = self.file(OperationKind::Lookup, (0, 0))?;
+        if name.len() > directory.files().properties().name_bytes_max() {
+            return Err(Status::NAMETOOLONG);
+        }
         let found = match self.asker.lookup(&directory, name) {
             Ok(found) => found,
             Err(why) => {
@@ -254,6 +257,9 @@ impl Compound<'_> {
         let directory = self.writable(OperationKind::Lookup)?;
         if !file.realm.is_same(&directory.realm) {
             return Err(Status::XDEV);
+        }
+        if file.attributes().map_err(of_handle)?.kind == FileKind::Directory {
+            return Err(Status::ISDIR);
         }
         let before = directory.attributes().map_err(of_handle)?;
         if before.kind != FileKind::Directory {

@@ -363,6 +363,7 @@ impl Compound<'_> {
         let added = Open4 {
             client,
             owner: open.owner.to_vec(),
+            user: self.principal(),
             shared: shared.clone(),
             file: id,
             snapshot: realm.snapshot,
@@ -504,7 +505,8 @@ impl Compound<'_> {
     }
 
     /// Checks that a state permits to read or write (1 or 2) the current file. False for the
-    /// states of no open, where the permissions of the file decide.
+    /// states of no open, and for those of other users' opens, where the permissions of the file
+    /// decide.
     pub(crate) fn check_state(&self, id: StateId, access: u32) -> Result<bool, Status> {
         if id.is_anonymous() {
             return self.check_without_state(access).map(|()| false);
@@ -538,7 +540,7 @@ impl Compound<'_> {
             _ => return Err(Status::BAD_STATEID),
         }
         match open.access & access == access {
-            true => Ok(true),
+            true => Ok(open.user == self.principal()),
             // A client reads what it only writes to fill its pages.
             false if access == 1 => Ok(false),
             false => Err(Status::OPENMODE),

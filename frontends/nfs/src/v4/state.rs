@@ -112,6 +112,8 @@ pub(crate) struct Slot {
 pub(crate) struct Open4 {
     pub(crate) client: u64,
     pub(crate) owner: Vec<u8>,
+    /// The user that opened it: others use it as far as the permissions of the file go.
+    pub(crate) user: u32,
     pub(crate) shared: Arc<SharedFiles>,
     /// The number of the snapshot that the file is in. Files of snapshots are neither counted nor
     /// reserved.

@@ -53,6 +53,7 @@ impl Status {
     pub(crate) const BAD_SEQID: Status = Status(10026);
     pub(crate) const NOT_SAME: Status = Status(10027);
     pub(crate) const SYMLINK: Status = Status(10029);
+    pub(crate) const RESTOREFH: Status = Status(10030);
     pub(crate) const ATTRNOTSUPP: Status = Status(10032);
     pub(crate) const NO_GRACE: Status = Status(10033);
     pub(crate) const RECLAIM_CONFLICT: Status = Status(10035);
