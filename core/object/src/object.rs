@@ -412,6 +412,16 @@ impl Object {
         operation: &Operation,
     ) -> Result<Block, ObjectError> {
         self.read_ahead(block.get()..block.get().saturating_add(1), operation);
+        self.read_block_alone(block, caching, operation)
+    }
+
+    /// The same without prefetch.
+    pub(crate) fn read_block_alone(
+        &self,
+        block: BlockId,
+        caching: Caching,
+        operation: &Operation,
+    ) -> Result<Block, ObjectError> {
         let hint = match caching {
             Caching::Ours => Hint::DEMAND,
             Caching::Callers => Hint::PASSING,

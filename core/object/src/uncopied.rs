@@ -7,7 +7,7 @@ use tarn_block::Block;
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::declare::{Corrupt, narrow, widen};
 use tarn_ondisk::units::BlockId;
-use tarn_probe::Operation;
+use tarn_probe::{Operation, Outcome};
 
 use crate::error::ObjectError;
 use crate::object::{Caching, Object};
@@ -35,6 +35,24 @@ impl ReadData {
     /// How many bytes there are.
     pub fn len(&self) -> usize {
         self.parts.iter().map(|(_, range)| range.len()).sum()
+    }
+
+    /// Some of the bytes, uncopied.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn part(&self, range: Range<usize>) -> ReadData {
+        let (mut parts, mut at) = (Vec::new(), 0);
+        for (block, own) in &self.parts {
+            let (from, to) = (range.start.max(at), range.end.min(at + own.len()));
+            if from < to {
+                let within = own.start + (from - at)..own.start + (to - at);
+                parts.push((block.clone(), within));
+            }
+            at += own.len();
+        }
+        assert!(range.end <= at, "a part of what was read lies in it");
+        ReadData { parts }
     }
 
     /// True where nothing was read: at the end of a file.
@@ -90,9 +108,19 @@ impl NewContents<'_> {
     }
 }
 
+/// Whether some block was not in memory.
+fn has_waited(operation: &Operation) -> bool {
+    let waits = [Outcome::CacheInFlight, Outcome::SecondLevel, Outcome::Disk];
+    waits.iter().any(|wait| operation.is_marked(*wait))
+}
+
 impl Object {
     /// Reads the bytes of a range, uncopied. `caching` applies to the blocks that are read whole.
     /// Holes read as zeros.
+    ///
+    /// Prefetch is asked for each block from the first one on that is not in memory: it reads the
+    /// next ones of the range meanwhile. While all are in memory it is asked once, for the range,
+    /// for looking up what might be next would take longer than the blocks themselves.
     ///
     /// # Errors
     /// A block cannot be read, or is smaller than the blocks of the object.
@@ -103,8 +131,10 @@ impl Object {
         operation: &Operation,
     ) -> Result<ReadData, ObjectError> {
         let block_size = self.block_size().get();
+        let blocks = range.start / block_size..range.end.div_ceil(block_size);
         let mut parts = Vec::new();
         let mut at = range.start;
+        let mut is_in_memory = true;
         while at < range.end {
             let within = at % block_size;
             let stop = block_size.min(within + (range.end - at));
@@ -113,7 +143,11 @@ impl Object {
                 false => Caching::Ours,
             };
             let index = BlockId::from(at / block_size);
-            let block = self.read_block_caching(index, of_block, operation)?;
+            let block = match is_in_memory && index.get() > blocks.start {
+                true => self.read_block_alone(index, of_block, operation)?,
+                false => self.read_block_caching(index, of_block, operation)?,
+            };
+            is_in_memory &= !has_waited(operation);
             if stop > widen(block.len()) {
                 return Err(self.corrupt(Corrupt::Truncated {
                     what: "a block of the object",
@@ -125,6 +159,9 @@ impl Object {
             assert!(within < stop, "each part of a read has bytes");
             parts.push((block, narrow(within)..narrow(stop)));
             at += stop - within;
+        }
+        if is_in_memory && blocks.end - blocks.start > 1 {
+            self.read_ahead(blocks, operation);
         }
         Ok(ReadData { parts })
     }

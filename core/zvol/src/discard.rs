@@ -68,7 +68,7 @@ impl Volume {
         let _prepared = self.data.prepare_free(offset, length, operation)?;
         let worst = self.set.worst_of_metadata(FREEING_BYTES);
         let leave = (self.space.may_write)(worst, SpaceUse::Freeing)?;
-        let change = self.change.lock();
+        let change = self.changes.take_all();
         self.check_range(offset, length)?;
         let tx = self.begin(leave, TxEstimate::freeing(length), operation)?;
         let freed = self.data.free_range(&tx, offset, length, operation);

@@ -11,14 +11,16 @@
 //! [`Replay`](tarn_zil::Replay).
 //!
 //! # Invariants
-//! - The changes of a volume are made one at a time, and their records are in the same order: of
-//!   overlapping writes of up to 4 MiB, one is there whole. A read beside a write has each block as
-//!   it was before or after it.
+//! - The changes of a block are made one at a time, and their records are in the same order: of
+//!   overlapping writes of up to 4 MiB, one is there whole. Writes to different blocks are made
+//!   side by side; nothing else is changed beside a discard or a change of the size. A read beside
+//!   a write has each block as it was before or after it.
 //!
 //! # Knows nothing about
 //! Pools, protocols.
 
 mod allocated;
+mod changed_ranges;
 mod discard;
 mod error;
 mod flush;

@@ -3,7 +3,7 @@
 use tarn_host::Rank;
 use tarn_host::ranks::{LEAF, POSIX};
 
-/// One change of a volume at a time.
-pub(crate) const CHANGE: Rank = Rank::new(POSIX + 10, "volume change").across_waits();
+/// The ranges of a volume that are being changed; taken for a moment.
+pub(crate) const CHANGES: Rank = Rank::new(POSIX + 10, "volume changes");
 /// The properties, as they are now.
 pub(crate) const PROPERTIES: Rank = Rank::new(LEAF + 13, "volume properties");

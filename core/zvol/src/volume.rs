@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tarn_dataset::contents::VOLUME_DATA;
 use tarn_dataset::space_door::{SpaceDoor, SpaceLeave};
-use tarn_host::lock::{Mutex, RwLock};
+use tarn_host::lock::RwLock;
 use tarn_object::{Object, ObjectError, ObjectSet, OpenTx, TxEstimate, Txgs};
 use tarn_probe::Operation;
 use tarn_zil::{IntentLog, LogBias, LogSource, SyncPolicy};
 
+use crate::changed_ranges::{ChangedRange, ChangedRanges};
 use crate::error::VolumeError;
 use crate::ranks;
 
@@ -68,9 +69,11 @@ pub struct Volume {
     pub(crate) space: SpaceDoor,
     pub(crate) size: AtomicU64,
     properties: RwLock<VolumeProperties>,
-    /// Held from before the transaction of a change is opened until its record is in the log: the
-    /// object is changed by one txg after the other, and records are in the order of changes.
-    pub(crate) change: Mutex<()>,
+    /// A range is taken from before the transaction of a change is opened until its record is in
+    /// the log: records of changes that overlap are in the order of the changes. Those of the
+    /// object are made by one txg after the other, as the next one is opened when the last
+    /// transaction of the one before has ended.
+    pub(crate) changes: ChangedRanges,
 }
 
 impl Volume {
@@ -88,7 +91,7 @@ impl Volume {
             space: parts.space,
             size: AtomicU64::new(parts.size_bytes),
             properties: RwLock::new(ranks::PROPERTIES, parts.properties),
-            change: Mutex::new(ranks::CHANGE, ()),
+            changes: ChangedRanges::new(),
         });
         if let Some(log) = &volume.log {
             log.set_bias(parts.properties.log_bias);
@@ -152,7 +155,7 @@ impl Volume {
         size_bytes: u64,
         store: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
-        let _change = self.change.lock();
+        let _changes = self.changes.take_all();
         let before = self.size_bytes();
         self.size.store(before.min(size_bytes), Ordering::SeqCst);
         let stored = store();
@@ -184,7 +187,15 @@ impl Volume {
         }
     }
 
-    /// A transaction for which space is promised. The caller holds `change`.
+    /// The right to change the blocks that a range reaches.
+    pub(crate) fn change(&self, offset: u64, length: u64) -> ChangedRange<'_> {
+        let block_size = self.block_size();
+        let end = offset.saturating_add(length);
+        let end = end.checked_next_multiple_of(block_size).unwrap_or(u64::MAX);
+        self.changes.take(offset - offset % block_size..end)
+    }
+
+    /// A transaction for which space is promised. The caller has the right to change the range.
     pub(crate) fn begin(
         &self,
         leave: SpaceLeave,
@@ -199,8 +210,8 @@ impl Volume {
         Ok(tx)
     }
 
-    /// Makes a change durable that was just made, where that is due. The caller holds neither
-    /// `change` nor a transaction.
+    /// Makes a change durable that was just made, where that is due. The caller has neither the
+    /// right to change a range nor a transaction.
     pub(crate) fn after_change(
         &self,
         durable: Durable,

@@ -95,8 +95,8 @@ impl Volume {
         let length = widen(contents.len());
         let _prepared = self.data.prepare_write(offset, length, operation)?;
         let leave = self.leave_to_write(offset, length)?;
-        let change = self.change.lock();
-        // It may have shrunk while the lock was waited for.
+        let change = self.change(offset, length);
+        // It may have shrunk while other changes were waited for.
         self.check_range(offset, length)?;
         let tx = self.begin(leave, TxEstimate::writing(length), operation)?;
         let data = &self.data;

@@ -10,7 +10,7 @@
 //! `incoming`, or the turn to send; then the tasks of the session. Only the turn to send is held
 //! while the socket is waited for.
 
-use crate::output::{Counts, Output};
+use crate::output::{Counts, Output, Sending};
 use crate::portal::Shared;
 use crate::protocol::input::{Input, InputError, Read};
 use crate::protocol::login::Login;
@@ -24,10 +24,11 @@ use std::io::{ErrorKind, Read as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use tarn_serving::{Next, RequestTraits, Source};
+use tarn_serving::{Next, RequestTraits, Source, takes_next};
 
-/// A command that moves at least so many bytes lets other threads serve the connection meanwhile.
-const LONG_BYTES: u32 = 64 << 10;
+/// A command that moves at least so many bytes lets other threads serve the connection meanwhile:
+/// measured, below it another thread takes longer to come to the next command.
+const LONG_BYTES: u32 = 1 << 20;
 
 /// Why a PDU is rejected (RFC 7143, 11.17.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) session: OnceLock<Arc<Session>>,
     incoming: Mutex<Incoming>,
+    /// The next PDU is in memory.
+    has_next: AtomicBool,
     /// Text of a request in several PDUs, and what is left of a reply.
     pub(crate) text: Mutex<(Vec<u8>, Vec<u8>)>,
     is_closed: AtomicBool,
@@ -110,6 +113,7 @@ impl Connection {
                 input: Input::new(data_bytes_max),
                 phase: Phase::Login(Some(Box::default())),
             }),
+            has_next: AtomicBool::new(false),
             text: Mutex::default(),
             is_closed: AtomicBool::new(false),
             has_gone: AtomicBool::new(false),
@@ -141,10 +145,19 @@ impl Connection {
         })
     }
 
+    /// Whether PDUs may be held back: this thread will look for the next request, and that is in
+    /// memory, so that one call of the system sends both replies.
+    pub(crate) fn sending(&self) -> Sending {
+        match takes_next() && self.has_next.load(Ordering::SeqCst) {
+            true => Sending::Held,
+            false => Sending::Now,
+        }
+    }
+
     /// Sends a PDU of the session.
     pub(crate) fn send(&self, pdu: Pdu, counts: Counts) {
         if let Some(session) = self.session.get() {
-            let mut turn = self.output.turn(&self.stream);
+            let mut turn = self.output.turn(&self.stream, self.sending());
             turn.send(pdu, counts, &mut session.tasks());
         }
     }
@@ -152,6 +165,13 @@ impl Connection {
     /// Takes PDUs until there is something to do. None when no more are there now.
     fn take_work(&self) -> Result<Option<Work>, String> {
         let mut incoming = self.incoming();
+        let taken = self.take_from(&mut incoming);
+        let has_next = incoming.input.has_whole();
+        self.has_next.store(has_next, Ordering::SeqCst);
+        taken
+    }
+
+    fn take_from(&self, incoming: &mut Incoming) -> Result<Option<Work>, String> {
         loop {
             if self.is_closed.load(Ordering::Acquire) {
                 return Err(InputError::Closed.to_string());
@@ -314,7 +334,7 @@ impl Source for Connection {
     }
 
     fn has_request_in_memory(&self) -> bool {
-        self.incoming().input.has_whole()
+        self.has_next.load(Ordering::SeqCst) || self.output.has_held()
     }
 
     fn may_have_owners(&self) -> bool {
@@ -327,6 +347,14 @@ impl Source for Connection {
 
     fn reply_when_durable(&self, delayed: Vec<Command>) {
         self.flush_and_reply(&delayed);
+    }
+
+    fn send_held(&self) {
+        self.output.send_held(&self.stream);
+    }
+
+    fn send_held_at_once(&self) {
+        self.output.send_held_at_once(&self.stream);
     }
 
     /// A portal that closes calls it as well, maybe beside the threads.

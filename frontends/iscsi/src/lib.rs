@@ -7,10 +7,10 @@
 //!
 //! # Mechanism
 //! A portal listens while a volume is shared ([`shared_volumes`], [`portal`]); each
-//! [`initiator_connection`] is a source of requests for the serving threads of `tarn-serving`. [`protocol`]
-//! has the PDUs, login and command windows of RFC 7143, without sockets; [`scsi`] has the commands
-//! of a disk, without a transport; [`storage`] is what they ask of a volume. [`settings`] has who
-//! may log in.
+//! [`initiator_connection`] is a source of requests for the serving threads of `tarn-serving`.
+//! [`protocol`] has the PDUs, login and command windows of RFC 7143, without sockets; [`scsi`] has
+//! the commands of a disk, without a transport; [`storage`] is what they ask of a volume.
+//! [`settings`] has who may log in.
 //!
 //! Reads go from blocks of the cache to the socket without a copy of ours. Commands whose status
 //! waits for the intent log share one flush (`tarn_serving` delays their replies).

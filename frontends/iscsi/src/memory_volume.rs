@@ -14,6 +14,7 @@ pub struct MemoryStorage {
 struct State {
     blocks: std::collections::BTreeMap<u64, Vec<u8>>,
     reservations: Option<String>,
+    is_write_cache_off: bool,
     flushes: u64,
     unflushed: u64,
     failure: Option<StorageError>,
@@ -188,6 +189,15 @@ impl Storage for MemoryStorage {
     fn save_reservations(&self, saved: Option<&str>) -> Result<(), StorageError> {
         self.check(0, 0)?.reservations = saved.map(str::to_string);
         Ok(())
+    }
+
+    fn save_write_cache(&self, is_on: bool) -> Result<(), StorageError> {
+        self.check(0, 0)?.is_write_cache_off = !is_on;
+        Ok(())
+    }
+
+    fn saved_write_cache(&self) -> Result<bool, StorageError> {
+        Ok(!self.check(0, 0)?.is_write_cache_off)
     }
 
     fn saved_reservations(&self) -> Result<Option<String>, StorageError> {

@@ -11,6 +11,9 @@ use tarn_engine::volumes::{
 /// The property of a volume that keeps its persistent reservations.
 pub const RESERVATIONS: &str = "tarn:iscsi_reservations";
 
+/// The property of a volume that keeps that its write cache is off.
+pub const WRITE_CACHE: &str = "tarn:iscsi_write_cache";
+
 /// All requests of initiators are of this user, as they have no other.
 const WHO: Who = Who {
     client: ClientId::INTERNAL,
@@ -60,6 +63,28 @@ impl ServedVolume {
             true => Err(StorageError::Suspended),
             false => self.with(kind, range, carry_out),
         }
+    }
+}
+
+/// What is kept with the volume.
+impl ServedVolume {
+    fn save(&self, property: &str, value: Option<&str>) -> Result<(), StorageError> {
+        let engine = self.engine.upgrade().ok_or(StorageError::Ended)?;
+        if self.held.is_suspended() {
+            return Err(StorageError::Suspended);
+        }
+        let operation = engine.operation(0);
+        let set = engine.set_volume_property(&self.held, property, value, &operation);
+        operation.finish();
+        set.map_err(|_| StorageError::Io)
+    }
+
+    fn saved(&self, property: &str) -> Result<Option<String>, StorageError> {
+        let engine = self.engine.upgrade().ok_or(StorageError::Ended)?;
+        let operation = engine.operation(0);
+        let found = engine.volume_property(&self.held, property, &operation);
+        operation.finish();
+        found.map_err(|_| StorageError::Io)
     }
 }
 
@@ -148,21 +173,21 @@ impl Storage for ServedVolume {
     }
 
     fn save_reservations(&self, saved: Option<&str>) -> Result<(), StorageError> {
-        let engine = self.engine.upgrade().ok_or(StorageError::Ended)?;
-        if self.held.is_suspended() {
-            return Err(StorageError::Suspended);
-        }
-        let operation = engine.operation(0);
-        let set = engine.set_volume_property(&self.held, RESERVATIONS, saved, &operation);
-        operation.finish();
-        set.map_err(|_| StorageError::Io)
+        self.save(RESERVATIONS, saved)
     }
 
     fn saved_reservations(&self) -> Result<Option<String>, StorageError> {
-        let engine = self.engine.upgrade().ok_or(StorageError::Ended)?;
-        let operation = engine.operation(0);
-        let found = engine.volume_property(&self.held, RESERVATIONS, &operation);
-        operation.finish();
-        found.map_err(|_| StorageError::Io)
+        self.saved(RESERVATIONS)
+    }
+
+    fn save_write_cache(&self, is_on: bool) -> Result<(), StorageError> {
+        match is_on == self.saved_write_cache()? {
+            true => Ok(()),
+            false => self.save(WRITE_CACHE, (!is_on).then_some("off")),
+        }
+    }
+
+    fn saved_write_cache(&self) -> Result<bool, StorageError> {
+        Ok(self.saved(WRITE_CACHE)?.as_deref() != Some("off"))
     }
 }

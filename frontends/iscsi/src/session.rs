@@ -7,6 +7,7 @@ use crate::protocol::tasks::Tasks;
 use crate::scsi::Nexus;
 use crate::target::Target;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ pub struct Session {
     pub began: std::time::SystemTime,
     tasks: Mutex<Tasks>,
     task_ended: Condvar,
+    /// How many threads wait for commands to end.
+    waiting: AtomicU32,
     connection: Weak<Connection>,
 }
 
@@ -47,7 +50,11 @@ impl Session {
 
     /// A command has ended: those who wait for that look again.
     pub fn tell_ended(&self) {
-        self.task_ended.notify_all();
+        // Telling no thread takes a call of the system as well. One that begins to wait has counted
+        // itself under the lock, and the command was taken out under it.
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.task_ended.notify_all();
+        }
     }
 
     /// Waits until a task does not run any more. False when that takes too long.
@@ -63,14 +70,18 @@ impl Session {
     fn wait_while(&self, is_to_wait: impl Fn(&Tasks) -> bool) -> bool {
         let began = Instant::now();
         let mut tasks = self.tasks();
-        while is_to_wait(&tasks) {
-            let Some(rest) = ABORT_PATIENCE.checked_sub(began.elapsed()) else {
-                return false;
-            };
-            let waited = self.task_ended.wait_timeout(tasks, rest);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut is_in_time = true;
+        while is_to_wait(&tasks) && is_in_time {
+            let rest = ABORT_PATIENCE.checked_sub(began.elapsed());
+            is_in_time = rest.is_some();
+            let waited = self
+                .task_ended
+                .wait_timeout(tasks, rest.unwrap_or_default());
             tasks = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        is_in_time
     }
 
     /// Its connection, while there is one.
@@ -132,6 +143,7 @@ impl Sessions {
             began: std::time::SystemTime::now(),
             tasks: Mutex::new(Tasks::new(logged_in.command_number)),
             task_ended: Condvar::new(),
+            waiting: AtomicU32::new(0),
             connection: Arc::downgrade(connection),
         });
         numbered.sessions.insert(session.number, session.clone());

@@ -1,11 +1,11 @@
 //! The targets of an instance: volumes with `tarn:shareiscsi=on`.
 //!
 //! # Mechanism
-//! A thread looks at all volumes after each event of a pool (every change of a property is one), and at
-//! the settings every two seconds; it opens the portal when one is
-//! shared and closes it when none is. A login looks again where it names a target that was not
-//! known, so that a volume can be used as soon as it is shared. A volume is held from its first
-//! session to its last: as long as an initiator uses it, it cannot be destroyed.
+//! A thread looks at all volumes after each event of a pool (every change of a property is one),
+//! and at the settings every two seconds; it opens the portal when one is shared and closes it when
+//! none is. A login looks again where it names a target that was not known, so that a volume can be
+//! used as soon as it is shared. A volume is held from its first session to its last: as long as an
+//! initiator uses it, it cannot be destroyed.
 //!
 //! # Persistent reservations
 //! What was registered without APTPL must survive the last session and not a restart: it is

@@ -108,6 +108,12 @@ pub trait Storage: Send + Sync {
     /// them.
     fn save_reservations(&self, saved: Option<&str>) -> Result<(), StorageError>;
 
+    /// Keeps over restarts and takeovers whether the write cache is on.
+    fn save_write_cache(&self, is_on: bool) -> Result<(), StorageError>;
+
+    /// What was saved last; true where nothing was.
+    fn saved_write_cache(&self) -> Result<bool, StorageError>;
+
     /// What was saved last.
     fn saved_reservations(&self) -> Result<Option<String>, StorageError>;
 }

@@ -1,7 +1,7 @@
 //! What is done for each kind of PDU.
 
 use crate::initiator_connection::{Connection, Phase, Rejection, Work, reject};
-use crate::output::Counts;
+use crate::output::{Counts, Sending};
 use crate::protocol::login::{
     Admission, Gatekeeper, LoggedIn, LoginRefusal, PORTAL_GROUP, Step, set_session,
 };
@@ -83,13 +83,15 @@ impl Connection {
         match login.step(request, &Gate(targets)) {
             Step::More(reply) => {
                 self.incoming().phase = Phase::Login(Some(login));
-                self.output.turn(&self.stream).send_login(&reply);
+                self.output
+                    .turn(&self.stream, Sending::Now)
+                    .send_login(&reply);
             }
             Step::Done(logged_in, mut reply) => match self.begin_session(&logged_in) {
                 Ok(session) => {
                     set_session(&mut reply, session.number);
                     let digests = logged_in.parameters.digests;
-                    let mut turn = self.output.turn(&self.stream);
+                    let mut turn = self.output.turn(&self.stream, Sending::Now);
                     let mut incoming = self.incoming();
                     incoming.input.digests = digests;
                     incoming.phase = Phase::Full;
@@ -107,7 +109,10 @@ impl Connection {
     }
 
     fn fail_login(&self, reply: &Pdu) {
-        self.output.turn(&self.stream).send_login(reply);
+        self.output
+            .turn(&self.stream, Sending::Held)
+            .send_login(reply);
+        self.output.send_last(&self.stream);
         self.close();
     }
 
@@ -156,7 +161,7 @@ impl Connection {
                 return Some(command);
             }
         }
-        self.reply(session, target, &command, outcome);
+        self.reply(session, target, &command, outcome, self.sending());
         None
     }
 
@@ -174,12 +179,20 @@ impl Connection {
                 Ok(()) => Ok(crate::scsi::Done::nothing()),
                 Err(error) => Err(refused_by(error, true)),
             };
-            self.reply(session, target, command, outcome);
+            self.reply(session, target, command, outcome, Sending::Held);
         }
+        self.output.send_held(&self.stream);
     }
 
-    fn reply(&self, session: &Session, target: &Target, command: &Command, outcome: Outcome) {
-        let mut turn = self.output.turn(&self.stream);
+    fn reply(
+        &self,
+        session: &Session,
+        target: &Target,
+        command: &Command,
+        outcome: Outcome,
+        sending: Sending,
+    ) {
+        let mut turn = self.output.turn(&self.stream, sending);
         let mut tasks = session.tasks();
         let ask = tasks.end(command.tag, &session.agreed);
         if !command.is_aborted.load(Ordering::Acquire) {
@@ -196,7 +209,7 @@ impl Connection {
                             let pdu = response(command, status::GOOD, residual, &[]);
                             turn.send(pdu, Counts::Status, &mut tasks);
                         }
-                        false => turn.send_data(found, &given.parts(), &mut tasks),
+                        false => turn.send_data(found, given, &mut tasks),
                     }
                 }
                 Err(refused) => {
@@ -223,7 +236,7 @@ impl Connection {
 
     /// A command ended without a reply.
     fn end(&self, session: &Session, command: &Command) {
-        let mut turn = self.output.turn(&self.stream);
+        let mut turn = self.output.turn(&self.stream, self.sending());
         let mut tasks = session.tasks();
         if let Some(ask) = tasks.end(command.tag, &session.agreed) {
             turn.send(ask, Counts::Tells, &mut tasks);
@@ -278,8 +291,8 @@ impl Connection {
         match function {
             functions::ABORT_TASK => {
                 let tag = pdu.transfer_tag();
-                // A reply that is being sent is sent first.
-                drop(self.output.turn(&self.stream));
+                // A reply that is being put in line is sent before this one.
+                drop(self.output.turn(&self.stream, Sending::Held));
                 let aborted = session.tasks().abort(tag);
                 match aborted {
                     Abort::Unknown => responses::NO_TASK,
@@ -389,6 +402,7 @@ impl Connection {
         }
         self.send(reply, Counts::Status);
         if code == 0 {
+            self.output.send_last(&self.stream);
             self.close();
         }
     }

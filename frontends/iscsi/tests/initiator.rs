@@ -374,6 +374,52 @@ fn with_the_write_cache_off_a_write_is_durable_when_it_is_acknowledged() {
     assert!(world.storage.unflushed() > 0);
 }
 
+#[test]
+fn a_write_cache_that_was_switched_off_and_saved_is_off_after_a_reset_and_a_restart() {
+    let world = World::new();
+    let mut initiator = world.log_in("iqn.a", "");
+    let mut page = vec![0; 24];
+    (page[4], page[5]) = (8, 18);
+    let switch = |initiator: &mut Initiator, page: &[u8], is_saved: u8| {
+        let cdb = [0x15, 0x10 | is_saved, 0, 0, 24, 0];
+        initiator.command(&cdb, page, 0).good();
+    };
+    // Header, descriptor, page: PS, and WCE of the current (0) or saved (3) values.
+    let shown = |initiator: &mut Initiator, control: u8| {
+        let cdb = [0x1a, 0x08, (control << 6) | 8, 0, 24, 0];
+        let bytes = initiator.command(&cdb, &[], 24).good();
+        assert_eq!(bytes[4], 0x88);
+        bytes[6] & 4 != 0
+    };
+    let reset = |world: &World| {
+        let nexus = tarn_iscsi::scsi::Nexus("another".to_string());
+        world.targets.target.unit.reset(&nexus);
+    };
+    let heard_of_reset = |initiator: &mut Initiator| {
+        let (status, (key, code, _)) = initiator.command(&[0; 6], &[], 0).status();
+        assert_eq!((status, key, code), (2, 6, 0x29));
+    };
+    // Not saved, it is on again after a reset.
+    switch(&mut initiator, &page, 0);
+    assert!(!shown(&mut initiator, 0) && shown(&mut initiator, 3));
+    reset(&world);
+    heard_of_reset(&mut initiator);
+    assert!(shown(&mut initiator, 0));
+    switch(&mut initiator, &page, 1);
+    assert!(!shown(&mut initiator, 0) && !shown(&mut initiator, 3));
+    reset(&world);
+    heard_of_reset(&mut initiator);
+    initiator.write(1, &[3; 512]).good();
+    assert_eq!(world.storage.unflushed(), 0, "off after the reset");
+    // A unit made anew of the same volume.
+    use tarn_iscsi::storage::Storage;
+    assert!(!world.storage.saved_write_cache().unwrap());
+    page[6] = 4;
+    switch(&mut initiator, &page, 1);
+    assert!(world.storage.saved_write_cache().unwrap());
+    assert!(shown(&mut initiator, 3));
+}
+
 /// PERSISTENT RESERVE OUT.
 fn reserve_out(
     initiator: &mut Initiator,

@@ -13,8 +13,9 @@ use tarn_engine::Engine;
 use tarn_engine::volumes::VolumeWatcher;
 use tarn_serving::{Next, RequestTraits, Source};
 
-/// From this size on a transfer counts as long.
-const LONG_BYTES: u32 = 64 << 10;
+/// From this size on a transfer counts as long: measured, below it another thread takes longer to
+/// come to the next command than this one takes to move the bytes.
+const LONG_BYTES: u32 = 1 << 20;
 
 /// A connection.
 pub(crate) struct Connection {
@@ -34,8 +35,15 @@ pub(crate) struct Connection {
 
 #[derive(Default)]
 struct Moving {
-    bytes: Mutex<u64>,
+    now: Mutex<Amount>,
     fewer: Condvar,
+}
+
+#[derive(Default)]
+struct Amount {
+    bytes: u64,
+    /// How many threads wait until there are fewer.
+    waiting: u32,
 }
 
 /// The bytes of one command.
@@ -45,14 +53,24 @@ pub(crate) struct Moved {
 }
 
 impl Moving {
-    /// Waits until the command may be carried out beside the others.
-    fn enter(self: &Arc<Self>, bytes: u64) -> Moved {
+    /// Waits until the command may be carried out beside the others; before that calls
+    /// `before_wait`.
+    fn enter(self: &Arc<Self>, bytes: u64, before_wait: impl Fn()) -> Moved {
         let most = u64::from(TRANSFER_BYTES_MAX);
-        let mut now = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        while *now > 0 && *now + bytes > most {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        while now.bytes > 0 && now.bytes + bytes > most {
+            now.waiting += 1;
+            drop(now);
+            before_wait();
+            now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+            if now.bytes == 0 || now.bytes + bytes <= most {
+                now.waiting -= 1;
+                break;
+            }
             now = self.fewer.wait(now).unwrap_or_else(PoisonError::into_inner);
+            now.waiting -= 1;
         }
-        *now += bytes;
+        now.bytes += bytes;
         Moved {
             moving: self.clone(),
             bytes,
@@ -62,13 +80,13 @@ impl Moving {
 
 impl Drop for Moved {
     fn drop(&mut self) {
-        let mut now = self
-            .moving
-            .bytes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *now -= self.bytes;
-        self.moving.fewer.notify_all();
+        let moving = &self.moving;
+        let mut now = moving.now.lock().unwrap_or_else(PoisonError::into_inner);
+        now.bytes -= self.bytes;
+        // Telling no thread takes a call of the system as well.
+        if now.waiting > 0 {
+            moving.fewer.notify_all();
+        }
     }
 }
 
@@ -204,14 +222,14 @@ impl Source for Connection {
                 command::READ | command::WRITE => command.length.min(TRANSFER_BYTES_MAX),
                 _ => 0,
             };
-            moved = Some(self.moving.enter(bytes.into()));
+            moved = Some(self.moving.enter(bytes.into(), || self.sender.send_held()));
         }
         *request = Some((message, moved));
         Next::Request(traits)
     }
 
     fn has_request_in_memory(&self) -> bool {
-        self.has_message.load(Ordering::SeqCst)
+        self.has_message.load(Ordering::SeqCst) || self.sender.has_held()
     }
 
     fn may_have_owners(&self) -> bool {
@@ -222,7 +240,8 @@ impl Source for Connection {
         let (message, moved) = request.take()?;
         match (message, self.export.get()) {
             (Message::Command(command, payload), Some(export)) => {
-                export.carry_out(command, payload, &self.sender);
+                let has_next = self.has_message.load(Ordering::SeqCst);
+                export.carry_out(command, payload, (&self.sender, has_next));
             }
             (Message::Flags(flags), None) => {
                 if !self.negotiation().take_flags(flags) {
@@ -241,6 +260,14 @@ impl Source for Connection {
 
     fn reply_when_durable(&self, delayed: Vec<Infallible>) {
         debug_assert!(delayed.is_empty(), "no reply is delayed");
+    }
+
+    fn send_held(&self) {
+        self.sender.send_held();
+    }
+
+    fn send_held_at_once(&self) {
+        self.sender.send_held_at_once();
     }
 
     fn gone(&self) {

@@ -84,8 +84,13 @@ impl Export {
         &self.volume
     }
 
-    /// Carries out a command, and replies.
-    pub(crate) fn carry_out(&self, request: Request, payload: Vec<Buffer>, sender: &Sender) {
+    /// Carries out a command, and replies. `has_next`: another one is in memory.
+    pub(crate) fn carry_out(
+        &self,
+        request: Request,
+        payload: Vec<Buffer>,
+        (sender, has_next): (&Sender, bool),
+    ) {
         let kind = match request.command {
             command::READ | command::CACHE => OperationKind::Read,
             command::WRITE | command::WRITE_ZEROES => OperationKind::Write,
@@ -97,7 +102,8 @@ impl Export {
         let range = (request.offset, u64::from(request.length));
         let operation = self.volume.begin(self.who, kind, range);
         let answer = self.answer(request, payload, &operation);
-        self.reply(request, answer, sender);
+        let (header, data) = self.reply_of(request, answer);
+        sender.reply(header, data, has_next);
         self.volume.finish(operation);
     }
 
@@ -192,7 +198,12 @@ impl Export {
         Ok(())
     }
 
-    fn reply(&self, request: Request, answer: Result<Answer, Failure>, sender: &Sender) {
+    /// The reply: bytes, and behind them what was read.
+    fn reply_of(
+        &self,
+        request: Request,
+        answer: Result<Answer, Failure>,
+    ) -> (Vec<u8>, Option<ReadData>) {
         let cookie = request.cookie;
         let is_in_chunks = match request.command {
             command::READ => self.is_structured,
@@ -201,10 +212,10 @@ impl Export {
         };
         match answer {
             Err(failure) if is_in_chunks => {
-                sender.send(&[&error_chunk(cookie, failure.number, &failure.why)]);
+                (error_chunk(cookie, failure.number, &failure.why), None)
             }
-            Err(failure) => sender.send(&[&simple_reply(cookie, failure.number)]),
-            Ok(Answer::Done) => sender.send(&[&simple_reply(cookie, 0)]),
+            Err(failure) => (simple_reply(cookie, failure.number), None),
+            Ok(Answer::Done) => (simple_reply(cookie, 0), None),
             Ok(Answer::Data(data)) => {
                 let header = match is_in_chunks {
                     true => {
@@ -214,8 +225,7 @@ impl Export {
                     }
                     false => simple_reply(cookie, 0),
                 };
-                let parts: Vec<&[u8]> = std::iter::once(&header[..]).chain(data.parts()).collect();
-                sender.send(&parts);
+                (header, Some(data))
             }
             Ok(Answer::Extents(extents)) => {
                 let mut body = BASE_ALLOCATION_ID.to_be_bytes().to_vec();
@@ -226,8 +236,9 @@ impl Export {
                     body.extend(state.to_be_bytes());
                 }
                 let size = u32::try_from(body.len()).expect("there are some thousands");
-                let header = only_chunk(cookie, chunk::BLOCK_STATUS, size);
-                sender.send(&[&header, &body]);
+                let mut reply = only_chunk(cookie, chunk::BLOCK_STATUS, size);
+                reply.extend(body);
+                (reply, None)
             }
         }
     }

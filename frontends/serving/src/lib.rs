@@ -49,6 +49,7 @@
 
 mod awake_processors;
 mod delayed_replies;
+mod outbox;
 mod ownership;
 mod pool_bounds;
 mod registered;
@@ -59,6 +60,8 @@ mod source;
 mod thread_life;
 
 pub use awake_processors::AwakeProcessors;
+pub use outbox::{Fill, Outbox, Part};
+pub use ownership::takes_next;
 pub use removal::StillServed;
 pub use serving_threads::{ServingThreads, SourceKey};
 pub use source::{Next, RequestTraits, Source};

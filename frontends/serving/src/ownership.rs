@@ -27,6 +27,7 @@ thread_local! {
 /// its delayed replies.
 pub(crate) fn release_before_wait() {
     if let Some(owned) = take_owned() {
+        owned.registered.source.send_held_at_once();
         if !owned.delayed.is_empty() {
             owned
                 .threads
@@ -35,6 +36,12 @@ pub(crate) fn release_before_wait() {
         owned.threads.release(&owned.registered);
         owned.threads.start_thread_if_none_is_idle();
     }
+}
+
+/// Whether this thread will look for the next request of the source that it serves, so that it may
+/// hold replies back: [`Source::send_held`](crate::Source::send_held).
+pub fn takes_next() -> bool {
+    OWNED.with_borrow(Option::is_some)
 }
 
 /// What this thread still owns. It is not released before it waits any more.

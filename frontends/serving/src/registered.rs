@@ -192,23 +192,26 @@ impl Registered {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for the next request for a while.
+    /// Looks for the next request for a while. Between two looks other threads may have the
+    /// processor, as the client may be one that waits for it. When that takes longer than a thread
+    /// looks, the processors are wanted: looking counts as in vain, even if a request has come.
     pub(crate) fn linger(&self, request: &mut dyn Any) -> Next {
         let began = Instant::now();
         let mut next = self.take_request(request);
-        while next == Next::Nothing {
-            if began.elapsed() > LINGER_MAX {
-                let in_vain = self.in_vain.load(Ordering::Relaxed);
-                self.in_vain
-                    .store(in_vain.saturating_add(1), Ordering::Relaxed);
-                return next;
-            }
+        let mut is_in_time = true;
+        while next == Next::Nothing && is_in_time {
             for _ in 0..SPINS {
                 std::hint::spin_loop();
             }
+            std::thread::yield_now();
+            is_in_time = began.elapsed() <= LINGER_MAX;
             next = self.take_request(request);
         }
-        self.in_vain.store(0, Ordering::Relaxed);
+        let in_vain = match is_in_time {
+            true => 0,
+            false => self.in_vain.load(Ordering::Relaxed).saturating_add(1),
+        };
+        self.in_vain.store(in_vain, Ordering::Relaxed);
         next
     }
 }

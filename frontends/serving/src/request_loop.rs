@@ -35,6 +35,15 @@ impl Drop for AtHand<'_> {
     }
 }
 
+/// Takes the next request; where there is none, sends the replies that were held back.
+fn take_or_send(registered: &Registered, request: &mut dyn Any) -> Next {
+    let next = registered.take_request(request);
+    if !matches!(next, Next::Request(_)) {
+        registered.source.send_held();
+    }
+    next
+}
+
 impl ServingThreads {
     /// Serves an owned source until it is quiet, or other threads'.
     pub(crate) fn serve_owned(
@@ -44,7 +53,7 @@ impl ServingThreads {
     ) {
         let _at_hand = AtHand::new(self, registered);
         let mut delayed = Vec::new();
-        let mut next = registered.take_request(request);
+        let mut next = take_or_send(registered, request);
         loop {
             let traits = match next {
                 Next::Request(traits) => traits,
@@ -55,12 +64,13 @@ impl ServingThreads {
                 return;
             };
             delayed = left;
-            next = registered.take_request(request);
+            next = take_or_send(registered, request);
             let is_request = matches!(next, Next::Request(_));
             if !delayed.is_empty() && (!is_request || delayed.len() >= DELAYED_MAX) {
                 let is_owned = self.send_delayed(registered, std::mem::take(&mut delayed));
                 match next {
-                    Next::Nothing if is_owned => next = registered.take_request(request),
+                    Next::Nothing if is_owned => next = take_or_send(registered, request),
+                    Next::Ended if is_owned => registered.source.send_held(),
                     _ if is_owned => {}
                     // It was taken, so it is served, whichever thread owns the source.
                     Next::Request(_) => return self.serve_not_owned(registered, request),

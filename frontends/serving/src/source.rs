@@ -47,8 +47,8 @@ pub trait Source: Send + Sync + 'static {
     fn take_request(&self, request: &mut Self::Request) -> Next;
 
     /// Whether bytes of the next request, in whole, were read together with those before it, so
-    /// that the descriptor does not announce it. Called while a thread is about to wait inside the
-    /// core: it must not wait itself.
+    /// that the descriptor does not announce it; or replies were held back that are not sent.
+    /// Called while a thread is about to wait inside the core: it must not wait itself.
     fn has_request_in_memory(&self) -> bool {
         false
     }
@@ -65,6 +65,18 @@ pub trait Source: Send + Sync + 'static {
     /// Makes durable what these requests did, all by one write where that is possible, and replies
     /// to each.
     fn reply_when_durable(&self, delayed: Vec<Self::DelayedReply>);
+
+    /// Sends replies that were held back while there were more requests ([`takes_next`]): there is
+    /// none now. May wait for the client.
+    ///
+    /// [`takes_next`]: crate::takes_next
+    fn send_held(&self) {}
+
+    /// The same, of as much as the client takes without waiting, since the thread is about to wait
+    /// for something else. Must neither wait nor take a lock under which a thread waits. What is
+    /// left is sent by [`Source::send_held`], which is called when the descriptor is writable, if
+    /// [`Source::has_request_in_memory`] says so.
+    fn send_held_at_once(&self) {}
 
     /// The source has gone, and the front end did not remove it or was told [`StillServed`] when it
     /// tried. Called once.
@@ -87,6 +99,8 @@ pub(crate) trait AnySource: Send + Sync {
     fn may_have_owners(&self) -> bool;
     fn serve(&self, request: &mut dyn Any) -> Option<AnyDelayedReply>;
     fn reply_when_durable(&self, delayed: Vec<AnyDelayedReply>);
+    fn send_held(&self);
+    fn send_held_at_once(&self);
     fn gone(&self);
 }
 
@@ -133,6 +147,14 @@ impl<S: Source> AnySource for S {
             *own.expect("a source is given the delayed replies that it made")
         };
         Source::reply_when_durable(self, delayed.into_iter().map(own).collect());
+    }
+
+    fn send_held(&self) {
+        Source::send_held(self);
+    }
+
+    fn send_held_at_once(&self) {
+        Source::send_held_at_once(self);
     }
 
     fn gone(&self) {

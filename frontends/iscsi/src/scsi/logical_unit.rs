@@ -160,6 +160,8 @@ pub fn refused_by(error: StorageError, is_write: bool) -> Refused {
 #[derive(Default)]
 pub(crate) struct UnitState {
     pub modes: Modes,
+    /// Those that a reset brings back.
+    pub saved_modes: Modes,
     pub persistent: Persistent,
     /// RESERVE(6).
     pub reserved_by: Option<Nexus>,
@@ -204,7 +206,8 @@ pub struct LogicalUnit {
 }
 
 impl LogicalUnit {
-    /// A unit without sessions. Reservations that were parked, or saved, are in force again.
+    /// A unit without sessions. Reservations that were parked, or saved, are in force again, and
+    /// the write cache is on or off as it was saved.
     ///
     /// # Errors
     /// When they cannot be read: without them a second node of a cluster could write.
@@ -220,8 +223,11 @@ impl LogicalUnit {
                 Persistent::from_saved(saved.as_deref(), identity.guid)
             }
         };
+        let modes = Modes::with_write_cache(storage.saved_write_cache()?);
         let state = UnitState {
             persistent,
+            saved_modes: modes.clone(),
+            modes,
             ..UnitState::default()
         };
         let told_bytes = Mutex::new(storage.size_bytes());
@@ -269,11 +275,11 @@ impl LogicalUnit {
         }
     }
 
-    /// LOGICAL UNIT RESET or a reset of the target: mode pages have their defaults, and what was
+    /// LOGICAL UNIT RESET or a reset of the target: mode pages are as they were saved, and what was
     /// reserved with RESERVE(6) is free. The initiator that asked for it knows; others are told.
     pub fn reset(&self, by: &Nexus) {
         let mut state = self.state();
-        state.modes = Modes::default();
+        state.modes = state.saved_modes.clone();
         state.reserved_by = None;
         state.is_stopped = false;
         state.tell_others(Some(by), asc::BUS_DEVICE_RESET);

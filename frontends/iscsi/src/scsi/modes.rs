@@ -1,12 +1,14 @@
 //! Mode pages: the write cache switch, write protection, the format of sense data.
 
 use crate::scsi::fields::{low_u16, put, u16_at};
-use crate::scsi::logical_unit::{Done, LogicalUnit, Outcome, Refused, Request};
+use crate::scsi::logical_unit::{Done, LogicalUnit, Outcome, Refused, Request, refused_by};
 use crate::scsi::sense::codes as asc;
 use crate::scsi::{Cdb, SECTOR_BYTES, Sense, SenseFormat, codes};
 
-/// What MODE SELECT can change, for all initiators. It is not saved: a reset and a restart bring
-/// the defaults back.
+/// What MODE SELECT can change, for all initiators. The write cache switch can be saved (SP=1),
+/// with the volume: a reset and a restart bring back what was saved, and the defaults of everything
+/// else. Without that an initiator that has switched the write cache off, and does not hear that
+/// the target was started anew, would take acknowledged writes for durable that are not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Modes {
     /// WCE of the caching page.
@@ -19,8 +21,15 @@ pub struct Modes {
 
 impl Default for Modes {
     fn default() -> Modes {
+        Modes::with_write_cache(true)
+    }
+}
+
+impl Modes {
+    /// The defaults, but for the write cache.
+    pub fn with_write_cache(is_on: bool) -> Modes {
         Modes {
-            write_cache: true,
+            write_cache: is_on,
             write_protected: false,
             sense_format: SenseFormat::Fixed,
         }
@@ -33,6 +42,7 @@ enum Control {
     Current,
     Changeable,
     Default,
+    Saved,
 }
 
 const RECOVERY: u8 = 0x01;
@@ -64,7 +74,11 @@ impl Modes {
             CACHING => vec![0; 20],
             _ => vec![0; 12],
         };
-        page[0] = code;
+        page[0] = match code {
+            // PS: it can be saved.
+            CACHING => code | 0x80,
+            _ => code,
+        };
         page[1] = u8::try_from(page.len() - 2).expect("pages are short");
         match code {
             RECOVERY => {}
@@ -99,11 +113,12 @@ impl Modes {
         page
     }
 
-    fn page_of(&self, code: u8, control: Control) -> Vec<u8> {
+    fn page_of(&self, code: u8, control: Control, saved: &Modes) -> Vec<u8> {
         match control {
             Control::Current => self.page(code),
             Control::Changeable => Modes::changeable(code),
             Control::Default => Modes::default().page(code),
+            Control::Saved => saved.page(code),
         }
     }
 
@@ -139,11 +154,14 @@ impl LogicalUnit {
             0 => Control::Current,
             1 => Control::Changeable,
             2 => Control::Default,
-            _ => return Err(Sense::illegal(asc::SAVING_NOT_SUPPORTED).into()),
+            _ => Control::Saved,
         };
         let (code, subpage) = (cdb[2] & 0x3f, cdb[3]);
         let is_one = PAGES.contains(&code) && subpage == 0;
         let is_all = code == ALL && matches!(subpage, 0 | 0xff);
+        if control == Control::Saved && code != CACHING {
+            return Err(Sense::illegal(asc::SAVING_NOT_SUPPORTED).into());
+        }
         if !(is_one || is_all) {
             return Err(Sense::in_cdb(2).into());
         }
@@ -151,7 +169,7 @@ impl LogicalUnit {
         let pages: Vec<u8> = PAGES
             .iter()
             .filter(|page| code == ALL || code == **page)
-            .flat_map(|page| state.modes.page_of(*page, control))
+            .flat_map(|page| state.modes.page_of(*page, control, &state.saved_modes))
             .collect();
         let is_protected = self.storage.is_read_only() || state.modes.write_protected;
         // DPOFUA.
@@ -208,10 +226,7 @@ impl LogicalUnit {
         if cdb[1] & 0x10 == 0 {
             return Err(Sense::bit_in_cdb(1, 4).into());
         }
-        if cdb[1] & 1 != 0 {
-            // SP: nothing is saved.
-            return Err(Sense::bit_in_cdb(1, 0).into());
-        }
+        let is_saved = cdb[1] & 1 != 0;
         let (length, header) = match cdb[0] {
             codes::MODE_SELECT_6 => (usize::from(cdb[4]), 4),
             _ => (usize::from(u16_at(cdb, 7)), 8),
@@ -235,7 +250,15 @@ impl LogicalUnit {
             at += page.len();
         }
         let turned_off = before.write_cache && !changed.write_cache;
+        if is_saved {
+            // Only this is; SP says nothing of pages that cannot be saved.
+            let kept = self.storage.save_write_cache(changed.write_cache);
+            kept.map_err(|error| refused_by(error, true))?;
+        }
         let mut state = self.state();
+        if is_saved {
+            state.saved_modes = Modes::with_write_cache(changed.write_cache);
+        }
         if changed != before {
             state.modes = changed;
             state.tell_others(Some(request.nexus), asc::MODE_PARAMETERS_CHANGED);
