@@ -44,6 +44,16 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A connection is known to use this pool.
+    pub(crate) fn count_for(&self, one: &Connection, pool: &str) {
+        let connections = self.connections();
+        let mut all = connections.iter();
+        let found = all.find(|(_, other)| std::ptr::eq(other.as_ptr(), one));
+        if let (Some((key, _)), Some(threads)) = (found, self.threads.upgrade()) {
+            threads.count_for(*key, pool);
+        }
+    }
+
     /// A connection has gone.
     pub(crate) fn forget(&self, gone: &Connection) {
         self.connections()

@@ -130,6 +130,9 @@ impl Connection {
         match begun {
             Some(session) => {
                 let _ = self.session.set(session.clone());
+                if let Some(target) = &target {
+                    self.shared.count_for(self, &target.pool);
+                }
                 Ok(session)
             }
             None => {
@@ -398,6 +401,7 @@ impl Connection {
             .with_u32(20, 0);
         if code == 0 {
             session.tasks().abort_all();
+            self.output.send_held(&self.stream);
             session.wait_for_aborted();
         }
         self.send(reply, Counts::Status);

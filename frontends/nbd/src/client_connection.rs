@@ -29,8 +29,15 @@ pub(crate) struct Connection {
     has_message: AtomicBool,
     /// How many bytes commands move that are being carried out.
     moving: Arc<Moving>,
-    /// Called when the connection has gone.
-    on_end: Box<dyn Fn() + Send + Sync>,
+    tell: Told,
+}
+
+/// What the server hears of a connection.
+pub(crate) struct Told {
+    /// The client has chosen a volume of this pool.
+    pub(crate) on_chosen: Box<dyn Fn(&str) + Send + Sync>,
+    /// It has gone.
+    pub(crate) on_end: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -110,7 +117,7 @@ impl Connection {
         engine: Arc<Engine>,
         socket: OwnedFd,
         number: u32,
-        on_end: Box<dyn Fn() + Send + Sync>,
+        tell: Told,
     ) -> Arc<Connection> {
         let sender = Arc::new(Sender::new(socket));
         let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
@@ -128,7 +135,7 @@ impl Connection {
             export: OnceLock::new(),
             has_message: AtomicBool::new(false),
             moving: Arc::default(),
-            on_end,
+            tell,
         })
     }
 
@@ -162,6 +169,7 @@ impl Connection {
         if volume.is_ended() {
             self.sender.close();
         }
+        (self.tell.on_chosen)(volume.pool_name());
         let block_size = usize::try_from(volume.block_size()).unwrap_or(0);
         let export = Export::new(volume, negotiation, self.number);
         assert!(
@@ -277,6 +285,6 @@ impl Source for Connection {
             // What could not be stored is told by the pool.
             let _ = self.engine.release_volume(export.volume());
         }
-        (self.on_end)();
+        (self.tell.on_end)();
     }
 }

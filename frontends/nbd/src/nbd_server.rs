@@ -1,6 +1,6 @@
 //! The server: listening sockets, and the connections that came by them.
 
-use crate::client_connection::Connection;
+use crate::client_connection::{Connection, Told};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use tarn_engine::Engine;
 use tarn_serving::{Next, RequestTraits, ServingThreads, Source, SourceKey};
 
-/// By this name the serving threads bound all connections together: a connection is made before it
-/// is known in which pool its volume is.
+/// By this name the serving threads bound connections whose clients have not chosen an export; then
+/// they count for the pool of the volume.
 const BOUND: &str = "nbd";
 
 /// How many connections there may be. A guess: each takes 64 KiB, and what it moves.
@@ -138,7 +138,16 @@ impl NbdServer {
                 drop(ended);
             }
         });
-        let connection = Connection::new(self.engine.clone(), socket, number, on_end);
+        let server = self.itself.clone();
+        let on_chosen = Box::new(move |pool: &str| {
+            if let Some(server) = server.upgrade()
+                && let Some(entry) = server.state().connections.get(&number)
+            {
+                server.threads.count_for(entry.key, pool);
+            }
+        });
+        let tell = Told { on_chosen, on_end };
+        let connection = Connection::new(self.engine.clone(), socket, number, tell);
         // The table has it before it can end.
         let mut state = self.state();
         if let Ok(key) = self.threads.add(connection.clone(), BOUND) {

@@ -114,20 +114,23 @@ impl ServingThreads {
     /// Watches a source without owners; or has it in line, where too many requests of its pool are
     /// being served.
     pub(crate) fn watch_if_room(&self, registered: &Registered) {
-        match registered.pool.is_full() {
-            true => registered.pool.get_in_line(registered.key),
+        let pool = registered.pool();
+        match pool.is_full() {
+            true => pool.get_in_line(registered.key),
             false => self.watch_now(registered),
         }
-        self.watch_next(&registered.pool);
+        self.watch_next(&pool);
     }
 
     /// Watches the first source in line that has a request, if there is room for it.
     pub(crate) fn watch_next(&self, pool: &crate::pool_bounds::PoolBound) {
         while let Some(key) = pool.next_in_line() {
             let Some(next) = self.find(key) else { continue };
+            // One that counts for another pool by now takes none of this room.
+            let is_of_it = std::ptr::eq(Arc::as_ptr(&next.pool()), pool);
             let has_request = next.has_request();
             self.watch_now(&next);
-            if has_request {
+            if has_request && is_of_it {
                 return;
             }
         }

@@ -86,6 +86,7 @@ pub(crate) struct PoolBounds {
 impl PoolBounds {
     /// None, each of which will have at most about so many threads.
     pub fn new(threads_max: usize) -> PoolBounds {
+        assert!(threads_max > 0, "each pool has a thread");
         PoolBounds {
             threads_max,
             known: Mutex::default(),

@@ -27,7 +27,9 @@ pub(crate) const CROWD: u32 = 8;
 pub(crate) struct Registered {
     pub(crate) key: u64,
     pub(crate) source: Arc<dyn AnySource>,
-    pub(crate) pool: Arc<PoolBound>,
+    /// The pool that its requests count for. The lock is held while one is counted, so that all
+    /// under way count for the same.
+    pool: Mutex<Arc<PoolBound>>,
     /// Threads that own it.
     pub(crate) owners: AtomicUsize,
     /// Threads that serve requests, or send delayed replies.
@@ -57,7 +59,7 @@ impl Registered {
         Registered {
             key,
             source,
-            pool,
+            pool: Mutex::new(pool),
             owners: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             handed_over: Mutex::default(),
@@ -73,6 +75,7 @@ impl Registered {
 
     /// Makes this thread an owner, unless the source has so many.
     pub(crate) fn own(&self, most: usize) -> bool {
+        assert!(most > 0, "each source may have an owner");
         let more = |owners| (owners < most).then_some(owners + 1);
         let owned = self
             .owners
@@ -100,8 +103,37 @@ impl Registered {
 
     /// One more request is being served, or delayed replies are being sent.
     pub(crate) fn begin_one(&self) {
+        let pool = self.pool_lock();
         self.busy.fetch_add(1, Ordering::SeqCst);
-        self.pool.begin();
+        pool.begin();
+    }
+
+    /// A request was served, or delayed replies were sent.
+    pub(crate) fn end_one(&self) {
+        let pool = self.pool_lock();
+        let before = self.busy.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "each request that is served was begun");
+        pool.end();
+    }
+
+    /// The pool that its requests count for.
+    pub(crate) fn pool(&self) -> Arc<PoolBound> {
+        self.pool_lock().clone()
+    }
+
+    /// Has its requests count for another pool, those under way as well.
+    pub(crate) fn count_for(&self, other: Arc<PoolBound>) {
+        let mut pool = self.pool_lock();
+        for _ in 0..self.busy.load(Ordering::SeqCst) {
+            other.begin();
+            pool.end();
+        }
+        *pool = other;
+    }
+
+    fn pool_lock(&self) -> MutexGuard<'_, Arc<PoolBound>> {
+        // A thread that panicked with it counted one request wrong.
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether there is something to take.

@@ -55,7 +55,7 @@ impl ServingThreads {
         for registered in &removed {
             registered.is_to_tell.store(false, Ordering::SeqCst);
             registered.is_abandoned.store(true, Ordering::Release);
-            self.pools.forget(&registered.pool);
+            self.pools.forget(&registered.pool());
             let held = registered.busy.load(Ordering::SeqCst);
             self.lost.fetch_add(held, Ordering::AcqRel);
         }
@@ -76,7 +76,7 @@ impl ServingThreads {
         self.leaving().insert(key, registered.clone());
         drop(sources);
         // It may have been its turn.
-        self.watch_next(&registered.pool);
+        self.watch_next(&registered.pool());
     }
 
     /// Tells a source that it has gone, if it is to be told and was not.

@@ -169,9 +169,7 @@ impl ServingThreads {
 
     /// A request was served: another may be taken.
     pub(crate) fn served_one(&self, registered: &Registered) {
-        let before = registered.busy.fetch_sub(1, Ordering::SeqCst);
-        assert!(before > 0, "each request that is served was begun");
-        registered.pool.end();
+        registered.end_one();
         if registered.is_abandoned.load(Ordering::Acquire) {
             let less = |lost: usize| lost.checked_sub(1);
             let _ = self
@@ -180,7 +178,7 @@ impl ServingThreads {
         }
         match registered.is_choked.swap(false, Ordering::AcqRel) {
             true => self.watch_if_room(registered),
-            false => self.watch_next(&registered.pool),
+            false => self.watch_next(&registered.pool()),
         }
         self.tell_if_gone(registered);
     }

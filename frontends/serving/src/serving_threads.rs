@@ -91,7 +91,8 @@ impl ServingThreads {
     }
 
     /// Serves a source from now on. Its requests count for this pool; a front end whose connections
-    /// reach several pools gives a name of its own for all of them.
+    /// reach several pools gives a name of its own for all of them, until it knows the pool of one
+    /// ([`count_for`](Self::count_for)).
     ///
     /// # Errors
     /// When the system cannot watch one more descriptor.
@@ -111,6 +112,17 @@ impl ServingThreads {
         }
         self.start_thread_if_none_is_idle();
         Ok(SourceKey(key))
+    }
+
+    /// Has the requests of a source count for another pool.
+    pub fn count_for(&self, key: SourceKey, pool: &str) {
+        let Some(registered) = self.find(key.0) else {
+            return;
+        };
+        let before = registered.pool();
+        registered.count_for(self.pools.find(pool));
+        // There may be room now for others.
+        self.watch_next(&before);
     }
 
     /// Whether a source is served and its other end still there.

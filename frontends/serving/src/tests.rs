@@ -366,6 +366,38 @@ fn a_pool_that_does_not_answer_leaves_threads_to_others_and_answers_all_in_the_e
 }
 
 #[test]
+fn requests_under_way_count_for_the_pool_that_their_source_was_given_to() {
+    const BOUND: usize = 4;
+    let server = ServingThreads::with_bound(AwakeProcessors::new(false), 2, BOUND).unwrap();
+    let (slow, quick) = (gate(b""), gate(b""));
+    let add = |pool: &str, gate: &Arc<Gate>| {
+        let (ours, theirs) = ends();
+        let source = Packets {
+            descriptor: ours,
+            gate: gate.clone(),
+        };
+        (server.add(Arc::new(source), pool).unwrap(), theirs)
+    };
+    let (key, stuck) = add("unknown", &slow);
+    (0..2 * BOUND).for_each(|_| ask(&stuck, b"w"));
+    while slow.waiting.load(Ordering::SeqCst) < 4 {
+        std::thread::yield_now();
+    }
+    // It came while the bound of all that are not known was reached.
+    let (_, other) = add("unknown", &quick);
+    ask(&other, b"x");
+    server.count_for(key, "slow");
+    assert_eq!(answer(&other), b"x");
+    (0..2 * BOUND).for_each(|_| slow.let_one_in());
+    (0..2 * BOUND).for_each(|_| assert_eq!(answer(&stuck), b"w"));
+    for _ in 0..100 {
+        ask(&stuck, b"x");
+        assert_eq!(answer(&stuck), b"x");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_crowd_is_served_by_threads_that_own_the_source_together() {
     let (server, socket) = served(b"", 8);
     // Each that asks waits for its answer, so all threads that own it must release it for another

@@ -32,7 +32,7 @@ impl ServingThreads {
             };
             // Not this thread's if threads that had replied were faster.
             if registered.own(self.owners_max_of(&registered)) {
-                match registered.pool.is_full() {
+                match registered.pool().is_full() {
                     true => self.release(&registered),
                     false => {
                         let request = places.of(&*registered.source);
