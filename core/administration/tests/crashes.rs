@@ -6,11 +6,9 @@
 //! without the blocks below it. So a copy counts only if the labels are the same before and after
 //! it.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::Arc;
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
 use tarn_administration::messages::dataset::{Create, Set};
@@ -20,64 +18,9 @@ use tarn_engine::files::{
     Credentials, DeviceNumber, FileKind, NewFile, Operation, RenameMode, WriteAt,
 };
 use tarn_engine::instance::Instance;
-use tarn_engine::mounts::{
-    Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
-};
 use tarn_engine::{Host, RealOptions, files::Tree};
+use tarn_unmounted::NoMounts;
 use tempfile::TempDir;
-
-/// Each mount has a key of its own.
-static LAST_KEY: AtomicU64 = AtomicU64::new(0);
-
-/// Keeps the trees of mounts, by their sources.
-#[derive(Default)]
-struct Notebook(Mutex<BTreeMap<String, Arc<dyn Tree>>>);
-
-impl Mounter for Notebook {
-    fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
-        let source = request.source.to_string();
-        self.0.lock().unwrap().insert(source, request.tree);
-        Ok(MountKey(LAST_KEY.fetch_add(1, Ordering::SeqCst) + 1))
-    }
-
-    fn attach(&self, _: MountKey, _: &str, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Err(MountRefusal::Busy)
-    }
-
-    fn standing(&self, _: MountKey, _: &Path) -> Standing {
-        Standing::Mounted
-    }
-
-    fn places(&self) -> Vec<(MountKey, PathBuf)> {
-        Vec::new()
-    }
-
-    fn mount_number(&self, _: &Path) -> Option<u64> {
-        None
-    }
-
-    fn find(&self, _: &Path) -> Found {
-        Found::Foreign
-    }
-
-    fn unmount(&self, _: MountKey, _: &Path, _: Ending) -> Result<Left, MountRefusal> {
-        Ok(Left::Nothing)
-    }
-
-    fn abandon(&self, mounts: &[(MountKey, &Path)]) {
-        for (key, path) in mounts {
-            let _ = self.unmount(*key, path, Ending::Everywhere);
-        }
-    }
-
-    fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Ok(())
-    }
-
-    fn clear_remains(&self, _: &Path) -> bool {
-        false
-    }
-}
 
 const DISK_BYTES: u64 = 128 << 20;
 /// The two labels at each end of a disk.
@@ -87,14 +30,14 @@ const LABELS_BYTES: u64 = 512 << 10;
 struct Machine {
     engine: Arc<Engine>,
     administrator: Arc<Administrator>,
-    notebook: Arc<Notebook>,
+    mounter: Arc<NoMounts>,
     folder: TempDir,
 }
 
 impl Machine {
     fn new() -> Machine {
         let folder = tempfile::tempdir().unwrap();
-        let notebook = Arc::new(Notebook::default());
+        let mounter = Arc::new(NoMounts::default());
         std::fs::create_dir(folder.path().join("disks")).unwrap();
         let options = EngineOptions {
             cache_bytes: Some(64 << 20),
@@ -102,11 +45,11 @@ impl Machine {
         };
         let host = Host::real(RealOptions::default());
         let instance = Instance::at(folder.path());
-        let engine = Engine::new(host, instance, notebook.clone(), options);
+        let engine = Engine::new(host, instance, mounter.clone(), options);
         Machine {
             administrator: Administrator::new(engine.clone()),
             engine,
-            notebook,
+            mounter,
             folder,
         }
     }
@@ -196,7 +139,7 @@ impl Machine {
     }
 
     fn tree(&self) -> Arc<dyn Tree> {
-        self.notebook.0.lock().unwrap()["tank/fs"].clone()
+        self.mounter.tree("tank/fs").expect("it is mounted")
     }
 
     fn create(&self, name: &str) -> tarn_engine::files::ObjectId {

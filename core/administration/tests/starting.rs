@@ -8,52 +8,8 @@ use tarn_administration::administration::{Administration, Call};
 use tarn_administration::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::engine::{Engine, EngineOptions};
 use tarn_engine::instance::Instance;
-use tarn_engine::mounts::{
-    Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
-};
 use tarn_engine::{Host, RealOptions};
-
-struct NoMounts;
-
-impl Mounter for NoMounts {
-    fn mount(&self, _: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
-        Err(MountRefusal::Busy)
-    }
-
-    fn attach(&self, _: MountKey, _: &str, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Err(MountRefusal::Busy)
-    }
-
-    fn standing(&self, _: MountKey, _: &Path) -> Standing {
-        Standing::Mounted
-    }
-
-    fn places(&self) -> Vec<(MountKey, PathBuf)> {
-        Vec::new()
-    }
-
-    fn mount_number(&self, _: &Path) -> Option<u64> {
-        None
-    }
-
-    fn find(&self, _: &Path) -> Found {
-        Found::Foreign
-    }
-
-    fn unmount(&self, _: MountKey, _: &Path, _: Ending) -> Result<Left, MountRefusal> {
-        Ok(Left::Nothing)
-    }
-
-    fn abandon(&self, _: &[(MountKey, &Path)]) {}
-
-    fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Ok(())
-    }
-
-    fn clear_remains(&self, _: &Path) -> bool {
-        false
-    }
-}
+use tarn_unmounted::NoMounts;
 
 /// A running daemon, which stops when this is dropped.
 struct Daemon {
@@ -69,7 +25,12 @@ impl Daemon {
             ..EngineOptions::default()
         };
         let host = Host::real(RealOptions::default());
-        let engine = Engine::new(host, Instance::at(folder), Arc::new(NoMounts), options);
+        let engine = Engine::new(
+            host,
+            Instance::at(folder),
+            Arc::new(NoMounts::refusing()),
+            options,
+        );
         let warned = engine.start();
         assert_eq!(warned.len(), warnings, "{warned:?}");
         let daemon = Daemon {

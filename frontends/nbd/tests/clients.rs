@@ -4,16 +4,12 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
 use tarn_administration::messages::dataset::{Create, Destroy, Set, Snapshot};
 use tarn_administration::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::instance::Instance;
-use tarn_engine::mounts::{
-    Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
-};
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tarn_nbd::nbd_messages::{
     OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC,
@@ -21,52 +17,10 @@ use tarn_nbd::nbd_messages::{
 };
 use tarn_nbd::{Listening, NbdServer};
 use tarn_serving::{AwakeProcessors, ServingThreads};
+use tarn_unmounted::NoMounts;
 use tempfile::TempDir;
 
 const SIZE: u64 = 16 << 20;
-
-/// Mounts nothing.
-struct NoMounts;
-
-impl Mounter for NoMounts {
-    fn mount(&self, _: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
-        Ok(MountKey(1))
-    }
-
-    fn attach(&self, _: MountKey, _: &str, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Err(MountRefusal::Busy)
-    }
-
-    fn standing(&self, _: MountKey, _: &Path) -> Standing {
-        Standing::Mounted
-    }
-
-    fn places(&self) -> Vec<(MountKey, std::path::PathBuf)> {
-        Vec::new()
-    }
-
-    fn mount_number(&self, _: &Path) -> Option<u64> {
-        None
-    }
-
-    fn find(&self, _: &Path) -> Found {
-        Found::Foreign
-    }
-
-    fn unmount(&self, _: MountKey, _: &Path, _: Ending) -> Result<Left, MountRefusal> {
-        Ok(Left::Nothing)
-    }
-
-    fn abandon(&self, _: &[(MountKey, &Path)]) {}
-
-    fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Ok(())
-    }
-
-    fn clear_remains(&self, _: &Path) -> bool {
-        false
-    }
-}
 
 /// A server of a pool with the volumes `tank/a` and `tank/b`, and the snapshot `tank/b@s`.
 struct Bench {
@@ -96,7 +50,12 @@ impl Bench {
         };
         let host = Host::real(RealOptions::default());
         let instance = Instance::at(folder.path());
-        let engine = Engine::new(host, instance.clone(), Arc::new(NoMounts), options);
+        let engine = Engine::new(
+            host,
+            instance.clone(),
+            Arc::new(NoMounts::default()),
+            options,
+        );
         let administrator = Administrator::new(engine.clone());
         let leaf = VdevSpec {
             kind: VdevKind::Leaf,

@@ -8,7 +8,6 @@ use crate::protocol::{
 use crate::server::Server;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
@@ -16,62 +15,12 @@ use tarn_administration::messages::dataset::{Create, Rename, Snapshot as Take};
 use tarn_administration::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::files::{Credentials, DeviceNumber, FileKind, NewFile, Operation, Who};
 use tarn_engine::instance::Instance;
-use tarn_engine::mounts::{
-    Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
-};
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tarn_serving::{AwakeProcessors, ServingThreads};
+use tarn_unmounted::NoMounts;
 use tempfile::TempDir;
 
 mod locking;
-
-/// Keeps the tree of the last mount, and mounts nothing.
-#[derive(Default)]
-struct Notebook {
-    tree: Mutex<Option<Arc<dyn Tree>>>,
-    last_key: AtomicU64,
-}
-
-impl Mounter for Notebook {
-    fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
-        *self.tree.lock().unwrap() = Some(request.tree);
-        Ok(MountKey(self.last_key.fetch_add(1, Ordering::SeqCst) + 1))
-    }
-
-    fn attach(&self, _: MountKey, _: &str, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Err(MountRefusal::Busy)
-    }
-
-    fn standing(&self, _: MountKey, _: &Path) -> Standing {
-        Standing::Mounted
-    }
-
-    fn places(&self) -> Vec<(MountKey, PathBuf)> {
-        Vec::new()
-    }
-
-    fn mount_number(&self, _: &Path) -> Option<u64> {
-        None
-    }
-
-    fn find(&self, _: &Path) -> Found {
-        Found::Foreign
-    }
-
-    fn unmount(&self, _: MountKey, _: &Path, _: Ending) -> Result<Left, MountRefusal> {
-        Ok(Left::Nothing)
-    }
-
-    fn abandon(&self, _: &[(MountKey, &Path)]) {}
-
-    fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Ok(())
-    }
-
-    fn clear_remains(&self, _: &Path) -> bool {
-        false
-    }
-}
 
 /// An engine with the file system `tank/a`, which the test serves.
 struct Bench {
@@ -87,11 +36,11 @@ impl Bench {
         let disk = folder.path().join("disk");
         let file = std::fs::File::create(&disk).unwrap();
         file.set_len(128 << 20).unwrap();
-        let notebook = Arc::new(Notebook::default());
+        let mounter = Arc::new(NoMounts::default());
         let engine = Engine::new(
             Host::real(RealOptions::default()),
             Instance::at(folder.path()),
-            notebook.clone(),
+            mounter.clone(),
             EngineOptions {
                 cache_bytes: Some(64 << 20),
                 ..EngineOptions::default()
@@ -117,7 +66,7 @@ impl Bench {
         administrator
             .dataset_create(&Call::default(), create)
             .unwrap();
-        let tree = notebook.tree.lock().unwrap().take().unwrap();
+        let tree = mounter.tree("tank/a").unwrap();
         Bench {
             engine,
             administrator,

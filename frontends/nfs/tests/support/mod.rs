@@ -8,7 +8,6 @@ pub mod client40;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
 use tarn_administration::messages::dataset::{
@@ -16,59 +15,11 @@ use tarn_administration::messages::dataset::{
 };
 use tarn_administration::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::instance::Instance;
-use tarn_engine::mounts::{
-    Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
-};
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tarn_nfs::NfsServer;
 use tarn_serving::{AwakeProcessors, ServingThreads};
+use tarn_unmounted::NoMounts;
 use tempfile::TempDir;
-
-/// Says that it mounts, and mounts nothing.
-#[derive(Default)]
-struct NoMounts {
-    last_key: AtomicU64,
-}
-
-impl Mounter for NoMounts {
-    fn mount(&self, _: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
-        Ok(MountKey(self.last_key.fetch_add(1, Ordering::SeqCst) + 1))
-    }
-
-    fn attach(&self, _: MountKey, _: &str, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Err(MountRefusal::Busy)
-    }
-
-    fn standing(&self, _: MountKey, _: &Path) -> Standing {
-        Standing::Mounted
-    }
-
-    fn places(&self) -> Vec<(MountKey, PathBuf)> {
-        Vec::new()
-    }
-
-    fn mount_number(&self, _: &Path) -> Option<u64> {
-        None
-    }
-
-    fn find(&self, _: &Path) -> Found {
-        Found::Foreign
-    }
-
-    fn unmount(&self, _: MountKey, _: &Path, _: Ending) -> Result<Left, MountRefusal> {
-        Ok(Left::Nothing)
-    }
-
-    fn abandon(&self, _: &[(MountKey, &Path)]) {}
-
-    fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Ok(())
-    }
-
-    fn clear_remains(&self, _: &Path) -> bool {
-        false
-    }
-}
 
 /// An engine with the pool `tank`, and its NFS server at a free port.
 pub struct Bench {
