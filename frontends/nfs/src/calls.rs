@@ -2,12 +2,14 @@
 
 use crate::client_numbers::Client;
 use crate::file_call::{Asker, FileCall};
+use crate::lock_manager::{self, LockManager};
 use crate::mount_protocol::{self, MountList};
 use crate::repeated_calls::{CallKey, Known, RepeatedCalls};
 use crate::rpc::authentication::Caller;
 use crate::rpc::call::{CallHead, Unserved};
 use crate::rpc::reply::{Failure, Reply};
 use crate::share_table::ShareTable;
+use crate::status_monitor;
 use crate::v3::status::Status;
 use crate::v3::{self, Outcome};
 use crate::v4;
@@ -21,6 +23,7 @@ use tarn_engine::files::{Protocol, ReadData, Unsynced};
 pub(crate) struct Calls {
     pub(crate) table: ShareTable,
     pub(crate) memory: v4::Memory,
+    pub(crate) locks: Arc<LockManager>,
     mounts: MountList,
     repeated: RepeatedCalls,
 }
@@ -55,11 +58,21 @@ struct Begun {
 }
 
 impl Calls {
-    /// With a file that lists the clients of version 4, and the time of their leases.
+    /// With a file that lists the clients of version 4, and the time of their leases; beside it one
+    /// lists those of version 3 that have locks.
     pub(crate) fn new(clients: Option<PathBuf>, lease: Duration) -> Calls {
+        let hosts = clients
+            .as_deref()
+            .map(|path| path.with_file_name(LOCK_HOSTS));
+        let locks = LockManager::new(hosts, lock_manager::GRACE);
+        let memory = v4::Memory::new(clients, lease);
+        if let Some(end) = locks.grace_end() {
+            memory.state().grace.others_reclaim_until(end);
+        }
         Calls {
             table: ShareTable::default(),
-            memory: v4::Memory::new(clients, lease),
+            memory,
+            locks,
             mounts: MountList::default(),
             repeated: RepeatedCalls::default(),
         }
@@ -81,6 +94,8 @@ impl Calls {
         let (low, high) = match call.program {
             v3::PROGRAM => (v3::VERSION, v4::VERSION),
             mount_protocol::PROGRAM => (mount_protocol::VERSION_LOW, mount_protocol::VERSION),
+            lock_manager::PROGRAM => (lock_manager::VERSION, lock_manager::VERSION),
+            status_monitor::PROGRAM => (status_monitor::VERSION, status_monitor::VERSION),
             _ => return failed(Failure::ProgramUnavailable),
         };
         if !(low..=high).contains(&call.version) {
@@ -95,6 +110,9 @@ impl Calls {
                 self.serve_compound(client, &call, &caller, record.len())
             }
             v3::PROGRAM => self.serve_files(client, &call, &caller),
+            lock_manager::PROGRAM | status_monitor::PROGRAM => {
+                self.serve_locks(client, &call, &caller)
+            }
             _ => self.serve_mounts(client, &call, &caller),
         }
     }
@@ -113,6 +131,24 @@ impl Calls {
         let asker = self.asker(client, caller);
         let which = (call.version, call.procedure);
         let done = mount_protocol::run(&asker, &self.mounts, which, call.arguments, &mut head);
+        Served::Reply(match done {
+            Some(Ok(())) => Reply::of(head),
+            Some(Err(Malformed)) => Reply::failed(call.xid, Failure::GarbageArguments),
+            None => Reply::failed(call.xid, Failure::ProcedureUnavailable),
+        })
+    }
+
+    fn serve_locks(&self, client: &Client, call: &CallHead<'_>, caller: &Caller) -> Served {
+        let mut head = Reply::begin(call.xid);
+        let which = (call.procedure, call.arguments);
+        let done = match call.program {
+            status_monitor::PROGRAM => status_monitor::run(client, &self.locks, which, &mut head),
+            _ => {
+                let asker = self.asker(client, caller);
+                let version4_grace = self.memory.state().grace.is_on();
+                lock_manager::run(&asker, &self.locks, version4_grace, which, &mut head)
+            }
+        };
         Served::Reply(match done {
             Some(Ok(())) => Reply::of(head),
             Some(Err(Malformed)) => Reply::failed(call.xid, Failure::GarbageArguments),
@@ -254,6 +290,9 @@ impl Calls {
         }
     }
 }
+
+/// The file that lists clients with locks of version 3.
+const LOCK_HOSTS: &str = "nfs-lock-hosts";
 
 /// Where the result of a call begins: behind the mark of the record and the head of the reply.
 const RESULT_AT: usize = 28;

@@ -17,16 +17,25 @@ pub(crate) struct Client {
     /// Its address; one of IPv4 as such.
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
+    /// The address by which it has reached the server.
+    pub(crate) here: IpAddr,
     /// Its number in operation records.
     pub(crate) id: ClientId,
 }
 
 impl Client {
+    /// A client for tests and trials, of a server at its own address.
     pub(crate) fn at(address: SocketAddr) -> Client {
+        Client::between(address, address)
+    }
+
+    /// A client that calls from an address, and the address of ours that it calls.
+    pub(crate) fn between(address: SocketAddr, here: SocketAddr) -> Client {
         let ip = address.ip().to_canonical();
         Client {
             address: ip,
             port: address.port(),
+            here: here.ip().to_canonical(),
             id: number_of(ip),
         }
     }

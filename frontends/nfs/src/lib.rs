@@ -7,10 +7,11 @@
 //!
 //! # Mechanism
 //! One server serves all shares of a daemon at one TCP port: NFS version 3 ([`v3`]) and its MOUNT
-//! protocol ([`mount_protocol`]), and NFS versions 4.0, 4.1 and 4.2 ([`v4`]). It listens while
-//! something is shared ([`NfsServer`]). Connections are sources of requests for the serving threads
-//! of `tarn-serving`, which all front ends share (`connection`); a call is served from beginning to
-//! end in the thread that took it (`calls`).
+//! protocol ([`mount_protocol`]), locks of version 3 ([`lock_manager`], [`status_monitor`]), and
+//! NFS versions 4.0, 4.1 and 4.2 ([`v4`]). It listens while something is shared ([`NfsServer`]).
+//! Connections are sources of requests for the serving threads of `tarn-serving`, which all front
+//! ends share (`connection`); a call is served from beginning to end in the thread that took it
+//! (`calls`).
 //!
 //! A share is a file system of the engine with the options of its property `sharenfs`
 //! ([`share_options`]). The engine shares it when it is mounted, and ends the share before it is
@@ -18,8 +19,8 @@
 //! renames and import on another machine.
 //!
 //! # Not built
-//! NLM (locks of version 3) and NSM, RPC over UDP, RPCSEC_GSS and TLS; of version 4, what [`v4`]
-//! names.
+//! RPC over UDP, RPCSEC_GSS and TLS; of version 4, what [`v4`] names, and of locks of version 3,
+//! what [`lock_manager`] names.
 
 mod calls;
 pub mod client_lists;
@@ -29,6 +30,7 @@ mod crossing;
 mod file_call;
 pub mod handle;
 mod listener;
+pub mod lock_manager;
 pub mod mount_protocol;
 mod nfs_server;
 mod port_mapper;
@@ -38,6 +40,8 @@ pub mod rpc;
 mod share;
 pub mod share_options;
 mod share_table;
+pub mod status_monitor;
+pub mod unshared;
 pub mod v3;
 pub mod v4;
 pub mod xdr;

@@ -88,7 +88,7 @@ impl Listener {
         stream.set_nodelay(true)?;
         // A client that is gone without a word is found out.
         sockopt::set_socket_keepalive(&stream, true)?;
-        let client = Client::at(stream.peer_addr()?);
+        let client = Client::between(stream.peer_addr()?, stream.local_addr()?);
         let connection = Connection::new(stream, client, self.calls.clone(), self.all.clone());
         let connection = Arc::new(connection);
         let mut open = self.connections();

@@ -5,8 +5,10 @@ use crate::listener::{Listener, POOL};
 use crate::port_mapper::{self, RPCBIND};
 use crate::share::{Share, SharedFiles};
 use crate::share_options::ShareOptions;
+use crate::status_monitor;
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tarn_engine::sharing::{ShareRefusal, ShareRequest, Sharer};
@@ -34,6 +36,8 @@ pub struct NfsServer {
     /// Whether rpcbind is told.
     is_registered: bool,
     calls: Arc<Calls>,
+    /// Whether clients of an earlier life were told that it is over.
+    are_clients_told: AtomicBool,
     /// There while something is shared. Held while a share begins or ends.
     listening: Mutex<Option<Listening>>,
 }
@@ -58,10 +62,29 @@ impl NfsServer {
         Arc::new(NfsServer {
             threads,
             port,
-            is_registered: port == NFS_PORT,
+            is_registered: port != 0,
             calls,
+            are_clients_told: AtomicBool::new(false),
             listening: Mutex::default(),
         })
+    }
+
+    /// Where clients of version 3 are asked for the ports of their lock managers, in place of the
+    /// port of rpcbind: for tests.
+    pub fn ask_clients_at(&self, port: u16) {
+        self.calls.locks.ask_clients_at(port);
+    }
+
+    /// Tells clients that had locks of version 3 that the server has restarted, once.
+    fn tell_clients(&self) {
+        let is_told = self.are_clients_told.swap(true, Ordering::SeqCst);
+        if is_told || self.calls.locks.to_notify().is_empty() {
+            return;
+        }
+        let locks = Arc::downgrade(&self.calls.locks);
+        let named = std::thread::Builder::new().name("nfs-notify".to_string());
+        // Without it, clients find out by themselves that their locks are gone, or never.
+        let _ = named.spawn(move || status_monitor::tell_clients(&locks));
     }
 
     /// The port that it listens on; none while nothing is shared.
@@ -89,10 +112,11 @@ impl NfsServer {
         let key = self.threads.add(listener.clone(), POOL);
         let key = key.map_err(|errno| ShareRefusal::Failed(self.reason(&errno.into())))?;
         let port = listener.port();
+        self.tell_clients();
         *listening = Some(Listening { listener, key });
         if self.is_registered {
             tell_rpcbind(move || {
-                // Without rpcbind, clients name the port.
+                // Without rpcbind, clients name the port. What another program serves stays its.
                 let _ = port_mapper::register(RPCBIND, port);
             });
         }
@@ -125,7 +149,8 @@ impl NfsServer {
             let _ = self.threads.remove(key, PATIENCE);
             listener.end_connections();
             if self.is_registered {
-                tell_rpcbind(|| port_mapper::unregister(RPCBIND));
+                // Here, since the daemon may be about to end: this machine answers at once, or not.
+                port_mapper::unregister(RPCBIND, listener.port());
             }
         }
     }
@@ -137,6 +162,7 @@ fn end_late_clients(calls: Weak<Calls>, look_every: Duration) {
     let look = move || {
         while let Some(calls) = calls.upgrade() {
             calls.memory.state().reap();
+            calls.locks.reap();
             drop(calls);
             std::thread::sleep(look_every);
         }
@@ -193,6 +219,7 @@ impl Sharer for NfsServer {
             return Err(ShareRefusal::Busy);
         }
         self.calls.memory.state().forget_share(&share.shared);
+        self.calls.locks.forget_share(&share.shared);
         drop(self.calls.table.remove(guid));
         self.stop_when_idle(&mut listening);
         Ok(())
@@ -209,6 +236,7 @@ impl Sharer for NfsServer {
         if let Some(share) = self.calls.table.remove(guid) {
             share.shared.close();
             self.calls.memory.state().forget_share(&share.shared);
+            self.calls.locks.forget_share(&share.shared);
         }
         self.stop_when_idle(&mut listening);
     }

@@ -1,5 +1,6 @@
 //! ONC RPC version 2 (RFC 5531): calls, replies, and records in a byte stream.
 
+pub(crate) mod asking;
 pub mod authentication;
 pub mod call;
 pub mod record;

@@ -37,6 +37,8 @@ mod status;
 mod user_attributes;
 
 pub(crate) use compound::{Memory, minor_of, run};
+pub(crate) use held_ranges::HeldRanges;
+pub(crate) use state::reservation;
 
 use crate::xdr::{Reader, Writer};
 use compound::{Compound, Done};

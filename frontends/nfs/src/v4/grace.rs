@@ -37,6 +37,8 @@ pub(crate) struct Grace {
     /// Of these, those of version 4.0 that have reclaimed something.
     came: BTreeSet<ClientName>,
     ends: Instant,
+    /// Clients of version 3 reclaim until then.
+    others_end: Option<Instant>,
 }
 
 impl Grace {
@@ -49,11 +51,22 @@ impl Grace {
             listed,
             came: BTreeSet::new(),
             ends: Instant::now() + length,
+            others_end: None,
         }
     }
 
-    /// Whether only reclaims are granted.
+    /// Clients of version 3 reclaim their locks until then: what is new is granted to none.
+    pub(crate) fn others_reclaim_until(&mut self, end: Instant) {
+        self.others_end = Some(end);
+    }
+
+    /// Whether only reclaims are granted, to clients of this version or of others.
     pub(crate) fn is_on(&mut self) -> bool {
+        let others_reclaim = self.others_end.is_some_and(|end| Instant::now() < end);
+        self.is_own_on() || others_reclaim
+    }
+
+    fn is_own_on(&mut self) -> bool {
         if self.reclaiming.is_empty() {
             return false;
         }
@@ -74,7 +87,7 @@ impl Grace {
 
     /// Whether this client may reclaim what it had.
     pub(crate) fn may_reclaim(&mut self, client: &ClientName) -> bool {
-        let may = self.is_on() && self.reclaiming.contains(client);
+        let may = self.is_own_on() && self.reclaiming.contains(client);
         if may && !client.has_sessions {
             self.came.insert(client.clone());
             self.add(client);
