@@ -24,6 +24,8 @@
 //! how inputs are found, and whole pools: those are damaged by `testing/hostile`.
 
 pub mod piece;
+mod target;
 mod targets;
 
-pub use targets::{ALL, Target, find};
+pub use target::Target;
+pub use targets::{ALL, find};

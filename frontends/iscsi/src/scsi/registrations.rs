@@ -370,7 +370,7 @@ impl Registrations {
 
     /// What was saved for the unit of this guid; none if it is another's, or no such text.
     pub fn from_saved(text: &str, guid: u64) -> Option<Registrations> {
-        let mut lines = text.lines();
+        let mut lines = text.split_terminator('\n');
         let mut head = lines.next()?.split(' ');
         if head.next()? != "1" || u64::from_str_radix(head.next()?, 16).ok()? != guid {
             return None;

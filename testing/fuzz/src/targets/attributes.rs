@@ -1,8 +1,8 @@
 //! What a file system knows of a file: system attributes with registry and layouts, old znodes,
 //! access control lists.
 
-use super::{Input, Target, sized, told};
 use crate::piece::{Kind, Piece};
+use crate::target::{Input, Target, sized, told};
 use tarn_ondisk::acl::{self, AclPhys, AclVersion};
 use tarn_ondisk::attributes::{
     AttributeId, Attributes, FileAttribute, LayoutId, Layouts, Registration, Registry,
@@ -177,7 +177,7 @@ fn encode(attributes: &Attributes, room: usize, registry: &Registry, mut layouts
 fn znode(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let how = input.byte();
-    let order = super::order_of(how);
+    let order = crate::target::order_of(how);
     let version = match how & 6 {
         2 => AclVersion::Fuid,
         4 => AclVersion::Initial,

@@ -1,7 +1,7 @@
 //! Block pointers, and what is embedded in some.
 
-use super::{Input, Target, sized, told};
 use crate::piece::{Kind, Piece};
+use crate::target::{Input, Target, sized, told};
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::declare::{ByteOrder, Stored};
 use tarn_transform::{CompressionAlgorithm, compress};

@@ -1,7 +1,8 @@
 //! Dnodes, blocks of them, heads of object sets, and the bonuses of every kind that a dnode has.
 
-use super::{Input, Target, block_pointer, told};
+use super::block_pointer;
 use crate::piece::{Kind, Piece};
+use crate::target::{Input, Target, told};
 use tarn_ondisk::bookmark::Bookmark;
 use tarn_ondisk::bpobj::PointerListHead;
 use tarn_ondisk::bptree::BlockTreeHead;
@@ -40,7 +41,7 @@ fn seed(piece: &Piece) -> Option<Vec<u8>> {
 fn dnode(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let how = input.byte();
-    let order = super::order_of(how);
+    let order = crate::target::order_of(how);
     let block = input.rest;
     if how & IS_OBJSET != 0 {
         objset(block, order);

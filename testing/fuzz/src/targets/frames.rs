@@ -5,8 +5,8 @@
 //! input only. What was expanded is compressed and expanded again. The libraries behind lz4, zstd
 //! and gzip are not watched by the search; it sees what is ours, which is all of lzjb and zle.
 
-use super::{Input, Target};
 use crate::piece::{Kind, Piece};
+use crate::target::{Input, Target};
 use tarn_transform::{CompressionAlgorithm, compress};
 
 /// Frames of zstd, as OpenZFS has them: without their magic number, behind a header.

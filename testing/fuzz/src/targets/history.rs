@@ -1,7 +1,8 @@
 //! The history of a pool: records, and the state of the ring that they are in.
 
-use super::{Input, Target, nvlist, told};
+use super::nvlist;
 use crate::piece::{Kind, Piece};
+use crate::target::{Input, Target, told};
 use tarn_ondisk::declare::{ByteOrder, Stored};
 use tarn_ondisk::history::{self, HistoryHead, Piece as Part};
 use tarn_ondisk::object_type::ObjectType;

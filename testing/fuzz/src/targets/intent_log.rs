@@ -1,7 +1,8 @@
 //! The intent log: blocks of a chain, and records of every type.
 
-use super::{Input, Target, block_pointer, told};
+use super::block_pointer;
 use crate::piece::{Kind, Piece};
+use crate::target::{Input, Target, told};
 use tarn_ondisk::acl::{self, AclVersion};
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::intent_log::{LogBlock, LogForm, LogRecord, LoggedChange};
@@ -46,7 +47,7 @@ fn record_seed(piece: &Piece) -> Option<Vec<u8>> {
     let Kind::LogBlock = piece.kind else {
         return None;
     };
-    let block = super::sized(&piece.bytes, piece.bytes.len().max(BLOCK_BYTES));
+    let block = crate::target::sized(&piece.bytes, piece.bytes.len().max(BLOCK_BYTES));
     let decoded = LogBlock::decode(&block, LogForm::Zilog2).ok()?;
     (!decoded.records.is_empty()).then(|| [&[0], decoded.records].concat())
 }

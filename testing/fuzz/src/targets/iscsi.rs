@@ -1,6 +1,6 @@
 //! iSCSI: PDUs and text that come from a network, and commands of initiators.
 
-use super::{Input, Target};
+use crate::target::{Input, Target};
 use tarn_iscsi::memory_volume::MemoryStorage;
 use tarn_iscsi::protocol::input::{self, Read};
 use tarn_iscsi::protocol::login::{Admission, Gatekeeper, Login, Secrets, Step};
@@ -12,6 +12,8 @@ use tarn_iscsi::scsi::{Identity, LogicalUnit, Nexus, Request, data_out_bytes, re
 
 /// What is given to the decoders besides the bytes is small.
 const MEMORY_EXTRA: usize = 4 << 20;
+/// Room for data that a session has asked its initiator for: it is set apart before it comes.
+const ASKED_BYTES_MAX: usize = 64 << 20;
 
 /// A stream of PDUs: a login, then commands with their data.
 pub const PDUS: Target = Target {
@@ -27,7 +29,7 @@ pub const PDUS: Target = Target {
     },
     size_max: 16 << 10,
     memory_per_byte: 64,
-    memory_extra: MEMORY_EXTRA,
+    memory_extra: MEMORY_EXTRA + ASKED_BYTES_MAX,
 };
 
 /// SCSI commands on a small disk.

@@ -1,8 +1,8 @@
 //! Labels: their configuration, down to the tree of devices; boot environments; partition tables,
 //! where labels are looked for.
 
-use super::{Input, Target, told};
 use crate::piece::{Kind, Piece};
+use crate::target::{Input, Target, told};
 use tarn_ondisk::checksum::{Checksum, EmbeddedChecksum};
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::label::{
@@ -48,7 +48,7 @@ fn label(bytes: &[u8]) {
         0 => CONFIGURATION_BYTES,
         _ => BOOT_ENVIRONMENT_BYTES,
     };
-    let mut area = super::sized(input.rest, narrow(size));
+    let mut area = crate::target::sized(input.rest, narrow(size));
     // Half of all inputs have a tail that is none.
     if how & 1 == 0 {
         EmbeddedChecksum::new(Checksum::ZERO).write_to_end_of(&mut area);

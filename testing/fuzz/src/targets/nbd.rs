@@ -1,7 +1,7 @@
 //! What clients of the NBD server send: options of the handshake with their data, and commands.
 
-use super::{Input, Target, told};
 use crate::piece::Piece;
+use crate::target::{Input, Target, told};
 use tarn_nbd::nbd_messages::{
     ContextRequest, InfoRequest, OPTION_BYTES_MAX, OPTION_HEADER_BYTES, OPTION_MAGIC, OptionHeader,
     REQUEST_BYTES, REQUEST_MAGIC, Request, TRANSFER_BYTES_MAX, error_chunk, option_reply,

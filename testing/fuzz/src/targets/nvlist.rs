@@ -1,7 +1,7 @@
 //! Name-value lists, in both stored forms.
 
-use super::{Target, told};
 use crate::piece::{Kind, Piece};
+use crate::target::{Target, told};
 use std::fmt::{self, Display, Write};
 use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
 use tarn_ondisk::object_type::ObjectType;

@@ -1,8 +1,9 @@
 //! Small structures: tables of domains, names of damaged blocks, values of the dedup table, gang
 //! headers, bookmarks.
 
-use super::{Input, Target, block_pointer, sized, told};
+use super::block_pointer;
 use crate::piece::{Kind, Piece};
+use crate::target::{Input, Target, sized, told};
 use tarn_ondisk::block_cloning::ClonedBlocks;
 use tarn_ondisk::bookmark::{Bookmark, RedactedRun};
 use tarn_ondisk::bptree::BlockTreeEntry;
@@ -39,7 +40,7 @@ pub const SMALL: Target = Target {
 fn small(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let how = input.byte();
-    let order = super::order_of(how);
+    let order = crate::target::order_of(how);
     match how >> 1 {
         0 => domains(input.rest),
         1 => names(input.rest),

@@ -1,7 +1,7 @@
 //! Space maps: entries of one and of two words, maps of metaslabs and logs.
 
-use super::{Input, Target, told};
 use crate::piece::Piece;
+use crate::target::{Input, Target, told};
 use tarn_ondisk::declare::{ByteOrder, narrow, widen};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::space_map::{
@@ -47,7 +47,7 @@ fn space_map(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let how = input.byte();
     let (shift, size_shift) = (u32::from(input.byte() % 80), u32::from(input.byte() % 64));
-    let order = super::order_of(how);
+    let order = crate::target::order_of(how);
     let is_log = how & 2 != 0;
     let region = match is_log {
         true => Region::LOG,

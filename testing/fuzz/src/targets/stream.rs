@@ -1,7 +1,7 @@
 //! Records of send streams, of every type.
 
-use super::{Input, Target, sized, told};
 use crate::piece::{Kind, Piece};
+use crate::target::{Input, Target, sized, told};
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::stream::{MAGIC, RECORD_BYTES, Record, order_of};
 

@@ -1,7 +1,8 @@
 //! Uberblocks, as they are in the slots of a label's ring.
 
-use super::{Target, block_pointer};
+use super::block_pointer;
 use crate::piece::{Kind, Piece};
+use crate::target::Target;
 use tarn_ondisk::declare::{ByteOrder, Stored};
 use tarn_ondisk::uberblock::{Multihost, Uberblock};
 

@@ -1,8 +1,8 @@
 //! ZAPs: the micro form, and header, table and leaves of the fat form; read, and changed as an open
 //! pool changes them.
 
-use super::{Input, Target, sized, told};
 use crate::piece::{Kind, Piece};
+use crate::target::{Input, Target, sized, told};
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::zap::fat::{self, FatHeader};
@@ -114,7 +114,7 @@ fn fat(bytes: &[u8]) {
     let how = input.byte();
     let shift = 9 + (how >> 1) % (BLOCK_SHIFT_MAX - 8);
     let mut block = sized(input.rest, 1 << shift);
-    if to_little_endian(&mut block, super::order_of(how)).is_err() {
+    if to_little_endian(&mut block, crate::target::order_of(how)).is_err() {
         return;
     }
     if let Ok(header) = FatHeader::open(&block) {
