@@ -1,5 +1,5 @@
-//! Coherence of two holders of one file system: a mount, through the kernel, and one that calls
-//! `posix` directly.
+//! Coherence of holders of one file system: a mount, through the kernel, one that calls `posix`
+//! directly, and the NFS server with two clients of version 3.
 //!
 //! # Problem
 //! The kernel caches names, attributes and pages of a mount. When another holder changes the file
@@ -23,12 +23,17 @@ mod attributes;
 mod bench;
 #[path = "coherence/checks.rs"]
 mod checks;
+#[path = "../../nfs/tests/support/client.rs"]
+#[allow(dead_code, reason = "the tests of NFS use more of it")]
+mod client;
 #[path = "coherence/contents.rs"]
 mod contents;
 #[path = "coherence/locks.rs"]
 mod locks;
 #[path = "coherence/model.rs"]
 mod model;
+#[path = "coherence/nfs_clients.rs"]
+mod nfs_clients;
 #[path = "coherence/world.rs"]
 mod world;
 
@@ -57,6 +62,20 @@ fn a_mount_and_a_direct_holder_show_the_same_after_every_operation() {
             world.by_mount(),
             began.elapsed()
         );
+    }
+}
+
+#[test]
+fn a_mount_and_two_nfs_clients_show_the_same_after_every_operation() {
+    let seeds = from_environment("TARN_COHERENCE_SEEDS", 2);
+    let operations = from_environment("TARN_COHERENCE_OPERATIONS", 1500) / 2;
+    for seed in 1..=seeds {
+        let Some(bench) = Bench::new() else { return };
+        let mut world = World::new(&bench, 100 + seed, None);
+        world.clients = vec![bench.client(), bench.client()];
+        if let Err(fault) = world.run(operations) {
+            panic!("seed {seed}: {fault}");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::checks::id_of;
 use crate::model::ModelFile;
+use crate::nfs_clients::Changes;
 use crate::world::{Deed, Fault, Side, World, failed, refused, said};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
 use std::os::unix::fs::PermissionsExt;
@@ -65,6 +66,17 @@ impl World {
             *list = acl_of(file.permissions);
         }
         match (side, deed) {
+            (Side::Nfs(which), _) => {
+                let is = |wanted: Deed| deed == wanted;
+                let seconds = u32::try_from(time.seconds).expect("it was drawn so");
+                let changes = Changes {
+                    mode: is(Deed::Chmod).then_some(permissions),
+                    owner: is(Deed::Chown).then_some((uid, gid)),
+                    modified: is(Deed::Times).then_some((seconds, time.nanoseconds)),
+                    size: None,
+                };
+                self.change_by_nfs(which, id, changes)?;
+            }
             (Side::Direct, _) => {
                 let operation = self.operation(Some(deed));
                 let set = (self.files).set_attributes(&self.user, id_of(id), &changes, &operation);
@@ -129,12 +141,12 @@ impl World {
                 let flags = XattrFlags::empty();
                 rustix::fs::setxattr(&path, xattr, &value, flags).map_err(said)?;
             }
-            (Side::Direct, Deed::RemoveXattr) => {
+            (Side::Direct | Side::Nfs(_), Deed::RemoveXattr) => {
                 let (user, name) = (&self.user, xattr.as_bytes());
                 let removed = (self.files).remove_xattr(user, id_of(id), name, &operation);
                 removed.map_err(refused)?;
             }
-            (Side::Direct, _) => {
+            (Side::Direct | Side::Nfs(_), _) => {
                 let (user, name, mode) = (&self.user, xattr.as_bytes(), XattrMode::Any);
                 let set = (self.files).set_xattr(user, id_of(id), name, &value, mode, &operation);
                 set.map_err(refused)?;

@@ -1,5 +1,7 @@
 //! An engine with one mounted dataset, whose file system the test holds as well.
 
+use crate::client::Client;
+use crate::nfs_clients::NfsClient;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -14,6 +16,7 @@ use tarn_engine::mounts::{
 };
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tarn_fuse::FuseMounter;
+use tarn_nfs::NfsServer;
 use tarn_serving::{AwakeProcessors, ServingThreads};
 use tempfile::TempDir;
 
@@ -84,6 +87,7 @@ pub struct Bench {
     pub tree: Arc<dyn Tree>,
     /// The folder of the mount.
     pub path: PathBuf,
+    server: Arc<NfsServer>,
     _folder: TempDir,
 }
 
@@ -99,7 +103,7 @@ impl Bench {
         File::create(&disk).unwrap().set_len(512 << 20).unwrap();
         let threads = ServingThreads::new(AwakeProcessors::new(false)).unwrap();
         let mounter = Arc::new(Listening {
-            inner: FuseMounter::new(threads),
+            inner: FuseMounter::new(threads.clone()),
             tree: Mutex::default(),
         });
         let engine = Engine::new(
@@ -111,6 +115,8 @@ impl Bench {
                 ..EngineOptions::default()
             },
         );
+        let server = NfsServer::new(threads, 0, None, tarn_nfs::LEASE);
+        engine.set_sharer(server.clone());
         let administrator = Administrator::new(engine.clone());
         let altroot = folder.path().join("mnt");
         let create = pool::Create {
@@ -127,9 +133,14 @@ impl Bench {
         administrator.pool_create(&Call::default(), create).unwrap();
         let create = Create {
             name: "tank/shared".to_string(),
-            properties: [("acltype", "posix"), ("xattr", "sa"), ("recordsize", "16K")]
-                .map(|(name, value)| (name.to_string(), value.to_string()))
-                .into(),
+            properties: [
+                ("acltype", "posix"),
+                ("xattr", "sa"),
+                ("recordsize", "16K"),
+                ("sharenfs", "rw,no_root_squash,insecure"),
+            ]
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .into(),
             ..Create::default()
         };
         administrator
@@ -140,8 +151,18 @@ impl Bench {
             engine,
             tree,
             path: altroot.join("tank/shared"),
+            server,
             _folder: folder,
         })
+    }
+
+    /// A client of NFS that has mounted the same file system.
+    pub fn client(&self) -> NfsClient {
+        let port = self.server.port().expect("it is shared");
+        let mut client = Client::connect(port);
+        let root = client.mount(&self.path.display().to_string());
+        let root = root.expect("the client may mount it");
+        NfsClient { client, root }
     }
 }
 

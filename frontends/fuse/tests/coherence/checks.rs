@@ -55,11 +55,13 @@ impl World {
         for at in open {
             self.check_open(id, at)?;
         }
+        self.check_by_nfs(id)?;
         self.check_direct(id)
     }
 
     /// Checks that a name is missing, by either way.
-    pub fn check_missing(&self, directory: u64, name: &str) -> Result<(), Fault> {
+    pub fn check_missing(&mut self, directory: u64, name: &str) -> Result<(), Fault> {
+        self.check_missing_by_nfs(directory, name)?;
         let path = self.path(directory, name);
         match shown_at(&path) {
             Err(rustix::io::Errno::NOENT) => {}

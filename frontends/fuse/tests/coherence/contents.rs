@@ -1,6 +1,7 @@
 //! Operations on contents: by open files, mappings, `O_DIRECT`, and directly.
 
 use crate::checks::id_of;
+use crate::nfs_clients::Changes;
 use crate::world::{Deed, Fault, OpenFile, SIZE_MAX, Side, World, failed, no, refused, said};
 use rustix::fs::{FallocateFlags, OFlags};
 use std::fs::{File, OpenOptions};
@@ -64,6 +65,7 @@ impl World {
                 }
                 .map_err(failed)?;
             }
+            (Side::Nfs(which), _) => self.write_by_nfs(which, id, offset, &bytes)?,
             _ => {
                 let at = match deed {
                     Deed::Append => WriteAt::End,
@@ -132,6 +134,14 @@ impl World {
                 };
                 rustix::fs::fallocate(&file, flags, offset as u64, length as u64).map_err(said)?;
             }
+            (Side::Nfs(which), Deed::Truncate) => {
+                let size = Some(offset as u64);
+                let changes = Changes {
+                    size,
+                    ..Changes::default()
+                };
+                self.change_by_nfs(which, id, changes)?;
+            }
             (Side::Direct, Deed::Truncate) => {
                 let changes = SetAttributes {
                     size: Some(offset as u64),
@@ -140,7 +150,7 @@ impl World {
                 let set = (self.files).set_attributes(&self.user, id_of(id), &changes, &operation);
                 set.map_err(refused)?;
             }
-            (Side::Direct, _) => {
+            (Side::Direct | Side::Nfs(_), _) => {
                 let what = match deed {
                     Deed::Punch => Allocate::PunchHole,
                     _ => Allocate::Extend,
@@ -206,7 +216,7 @@ impl World {
                     }
                 }
             }
-            Side::Direct => {
+            Side::Direct | Side::Nfs(_) => {
                 let operation = self.operation(Some(Deed::Copy));
                 let mut done = 0;
                 while done < length {

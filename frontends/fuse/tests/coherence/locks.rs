@@ -2,14 +2,15 @@
 //! locks.
 
 use crate::checks::id_of;
+use crate::nfs_clients::range_of;
 use crate::world::{Fault, Side, World, no};
 use rustix::fs::FlockOperation;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use tarn_engine::files::{FileKind, LockKind, LockOwner, LockRange, LockRequest, LockScope};
+use tarn_engine::files::{FileKind, LockKind, LockOwner, LockRequest, LockScope};
 
 /// The ranges that are locked, by their last bytes.
-const PARTS: [u64; 4] = [99, 199, 299, u64::MAX];
+pub const PARTS: [u64; 4] = [99, 199, 299, u64::MAX];
 
 /// How long a `flock` may outlast the close of its open file: the kernel sends `RELEASE` after
 /// close(2) has returned.
@@ -24,6 +25,8 @@ pub enum Owner {
     Open(u64),
     /// An owner of the direct holder.
     Direct(u64),
+    /// A client of NFS.
+    Nfs(usize),
 }
 
 /// The locks of one file.
@@ -57,7 +60,7 @@ impl World {
             .filter(|(_, file)| file.kind == FileKind::Regular)
             .map(|(id, _)| *id)
             .collect();
-        let is_flock = self.chance.below(2) == 0;
+        let is_flock = self.chance.below(2) == 0 && !matches!(side, Side::Nfs(_));
         let kind = match self.chance.below(3) {
             0 => None,
             1 => Some(LockKind::Shared),
@@ -75,7 +78,14 @@ impl World {
                     false => (open.id, Owner::Process, at),
                 }
             }
-            Side::Direct if regular.is_empty() => return Ok(()),
+            Side::Direct | Side::Nfs(_) if regular.is_empty() => return Ok(()),
+            Side::Nfs(which) => {
+                let id = regular[self.chance.index(regular.len())];
+                if self.model.files[&id].names.is_empty() {
+                    return Ok(());
+                }
+                (id, Owner::Nfs(which), 0)
+            }
             Side::Direct => {
                 let id = regular[self.chance.index(regular.len())];
                 (id, Owner::Direct(1 + u64::from(self.chance.below(2))), 0)
@@ -84,7 +94,7 @@ impl World {
         // `fcntl` as it can be called here locks whole files.
         let parts = match side {
             Side::Mount => 0..PARTS.len(),
-            Side::Direct => first..last + 1,
+            Side::Direct | Side::Nfs(_) => first..last + 1,
         };
         self.tell(format!(
             "{id} for {owner:?}: {kind:?}, flock: {is_flock}, {parts:?}"
@@ -115,13 +125,7 @@ impl World {
                 };
             }
         }
-        let range = LockRange {
-            first: parts
-                .start
-                .checked_sub(1)
-                .map_or(0, |before| PARTS[before] + 1),
-            last: PARTS[parts.end - 1],
-        };
+        let range = range_of(&parts);
         let scope = match is_flock {
             true => LockScope::File,
             false => LockScope::Range(range),
@@ -130,6 +134,7 @@ impl World {
         loop {
             let was_granted = match owner {
                 Owner::Direct(number) => self.lock_directly(id, number, scope, kind)?,
+                Owner::Nfs(which) => self.lock_by_nfs(which, id, range, kind)?,
                 _ => self.lock_on_mount(open, is_flock, kind)?,
             };
             match (was_granted, is_granted) {

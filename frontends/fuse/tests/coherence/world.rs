@@ -4,6 +4,7 @@ use crate::bench::Bench;
 use crate::checks::id_of;
 use crate::locks::ModelLocks;
 use crate::model::{Model, ModelFile};
+use crate::nfs_clients::{NfsClient, can_do};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -106,6 +107,8 @@ impl Deed {
 pub enum Side {
     Mount,
     Direct,
+    /// A client of NFS, by its number.
+    Nfs(usize),
 }
 
 /// A difference that was found, with the steps that led to it.
@@ -162,6 +165,8 @@ pub struct World {
     pub holding: Holding,
     pub user: Credentials,
     pub chance: Twister,
+    /// Clients of NFS, where there are some.
+    pub clients: Vec<NfsClient>,
     pub model: Model,
     pub open: Vec<OpenFile>,
     pub locks: BTreeMap<u64, ModelLocks>,
@@ -187,6 +192,7 @@ impl World {
             tree,
             user: Credentials::root(),
             chance: Twister::new(seed),
+            clients: Vec::new(),
             model: Model::new(files.root().get()),
             open: Vec::new(),
             locks: BTreeMap::new(),
@@ -208,7 +214,8 @@ impl World {
     pub fn operation(&self, deed: Option<Deed>) -> Operation {
         let own = self.holding.id();
         let holder = match deed {
-            Some(deed) if Some(deed) == self.canary => HolderId(own.0 - 1),
+            // The mount was the first holder, the share the second.
+            Some(deed) if Some(deed) == self.canary => HolderId(own.0 - 2),
             _ => own,
         };
         let who = Who {
@@ -243,8 +250,10 @@ impl World {
             is_it
         });
         let deed = weighted.expect("it is below the sum").0;
-        let side = match self.chance.below(2) {
+        let clients = u32::try_from(self.clients.len()).expect("there are few");
+        let side = match self.chance.below(2 + clients) {
             0 => Side::Mount,
+            drawn if drawn >= 2 && can_do(deed) => Side::Nfs(drawn as usize - 2),
             _ => Side::Direct,
         };
         self.by_mount += u64::from(side == Side::Mount);
@@ -258,6 +267,7 @@ impl World {
             let directories: Vec<u64> = self.model.entries.keys().copied().collect();
             for directory in directories {
                 self.check_listing(directory)?;
+                self.check_listing_by_nfs(directory)?;
             }
         }
         Ok(())
@@ -371,6 +381,10 @@ impl World {
                 let flags = AtFlags::SYMLINK_NOFOLLOW;
                 rustix::fs::statat(CWD, &path, flags).map_err(said)?.st_ino
             }
+            Side::Nfs(which) => {
+                let place = (directory, &name[..]);
+                self.make_by_nfs(which, kind, place, permissions, &target)?
+            }
             Side::Direct => {
                 let new = NewFile {
                     kind,
@@ -421,7 +435,7 @@ impl World {
                 rustix::fs::linkat(&file, c"", CWD, &path, AtFlags::EMPTY_PATH).map_err(said)?;
                 rustix::fs::fstat(&file).map_err(said)?.st_ino
             }
-            Side::Direct => {
+            Side::Direct | Side::Nfs(_) => {
                 let new = NewFile {
                     kind: FileKind::Regular,
                     permissions: 0o600,
@@ -462,6 +476,7 @@ impl World {
         self.tell(format!("{old:?} {path:?}"));
         match side {
             Side::Mount => std::fs::hard_link(&old, &path).map_err(failed)?,
+            Side::Nfs(which) => self.link_by_nfs(which, id, (directory, &name))?,
             Side::Direct => {
                 let operation = self.operation(Some(Deed::Link));
                 let (parent, name) = (id_of(directory), name.as_bytes());
@@ -491,6 +506,9 @@ impl World {
         match (side, is_directory) {
             (Side::Mount, true) => std::fs::remove_dir(&path).map_err(failed)?,
             (Side::Mount, false) => std::fs::remove_file(&path).map_err(failed)?,
+            (Side::Nfs(which), _) => {
+                self.remove_by_nfs(which, is_directory, (directory, &name))?;
+            }
             (Side::Direct, _) => {
                 let operation = self.operation(Some(deed));
                 let (files, user, parent) = (&self.files, &self.user, id_of(directory));
@@ -562,7 +580,10 @@ impl World {
                 };
                 rustix::fs::renameat_with(CWD, &old, CWD, &new, flags).map_err(said)?;
             }
-            Side::Direct => {
+            Side::Nfs(which) if !exchanges => {
+                self.rename_by_nfs(which, (from_directory, &from), (to_directory, &to))?;
+            }
+            Side::Direct | Side::Nfs(_) => {
                 let mode = match exchanges {
                     true => RenameMode::Exchange,
                     false => RenameMode::Replace,
