@@ -4,6 +4,7 @@ mod support;
 
 use support::Bench;
 use support::client::{Client, Handle, User, put_mode, write_arguments};
+use support::client4::{Client4, Operations};
 use tarn_host::sim::Random;
 use tarn_nfs::v3::procedure;
 use tarn_nfs::xdr::Writer;
@@ -151,4 +152,116 @@ fn a_record_without_an_end_ends_its_connection() {
     client.user = User::Nobody;
     assert!(client.attributes(&root).is_ok());
     drop(many);
+}
+
+/// Operations of version 4 with good arguments, by their numbers.
+fn good_operations(handle: &[u8], state: &[u8; 16]) -> Vec<(u32, Writer)> {
+    let name = |out: &mut Writer| {
+        out.opaque(b"x");
+    };
+    // A bitmap of one word, and attributes of no bytes.
+    let nothing = |out: &mut Writer| {
+        out.u32(1).u32(0).opaque(&[]);
+    };
+    let ranged = |out: &mut Writer| {
+        out.fixed(state).u64(3).u64(100);
+    };
+    let mut all = Vec::new();
+    for number in [
+        3, 4, 5, 6, 9, 11, 12, 13, 14, 15, 17, 18, 21, 22, 25, 26, 28, 29, 34, 37, 38,
+    ]
+    .into_iter()
+    .chain([41, 42, 43, 45, 52, 55, 59, 60, 62, 69, 71])
+    {
+        let mut out = Writer::new();
+        match number {
+            3 | 52 => drop(out.u32(1)),
+            4 => drop(out.u32(0).fixed(state)),
+            5 => drop(out.u64(0).u32(0)),
+            6 => {
+                out.u32(2).opaque(b"directory");
+                nothing(&mut out);
+            }
+            9 => drop(out.u32(2).u32(0x1818_091a).u32(0x00b0_a23a)),
+            11 | 15 | 28 => name(&mut out),
+            12 => {
+                out.u32(2)
+                    .bool(false)
+                    .u64(0)
+                    .u64(u64::MAX)
+                    .bool(true)
+                    .u32(0);
+                out.fixed(state).u32(0).u64(1).opaque(b"owner");
+            }
+            13 => drop(out.u32(2).u64(0).u64(9).u64(1).opaque(b"owner")),
+            14 => drop(out.u32(2).u32(0).fixed(state).u64(0).u64(9)),
+            17 | 37 => nothing(&mut out),
+            18 => {
+                out.u32(0).u32(3).u32(0).u64(1).opaque(b"owner");
+                out.u32(1).u32(0).u32(1).u32(0).opaque(&[]);
+                out.u32(0).opaque(b"opened");
+            }
+            21 => drop(out.fixed(state).u32(0).u32(1).u32(0)),
+            22 => drop(out.opaque(handle)),
+            25 => drop(out.fixed(state).u64(0).u32(100)),
+            26 => drop(out.u64(0).u64(0).u32(900).u32(900).u32(1).u32(0x0010_001a)),
+            29 => {
+                name(&mut out);
+                name(&mut out);
+            }
+            34 => {
+                out.fixed(state);
+                nothing(&mut out);
+            }
+            38 => drop(out.fixed(state).u64(0).u32(2).opaque(b"contents")),
+            41 => drop(out.fixed(state).u32(3).bool(false)),
+            42 => drop(out.u64(7).opaque(b"another").u32(0).u32(0).u32(0)),
+            43 => drop(out.u64(7).u32(1).u32(0)),
+            55 => drop(out.u32(2).fixed(state).fixed(state)),
+            69 => drop(out.fixed(state).u64(0).u32(1)),
+            60 | 71 => drop(out.fixed(state).fixed(state).u64(0).u64(5).u64(9)),
+            45 => drop(out.fixed(state)),
+            _ => ranged(&mut out),
+        }
+        all.push((number, out));
+    }
+    all
+}
+
+#[test]
+fn damaged_compounds_are_answered_and_others_are_served() {
+    let (bench, mut client, root) = shared();
+    let file = client.create(&root, "f", 0o644).unwrap();
+    let mut random = Random::new(11);
+    for round in 0..8 {
+        let owner = format!("liar {round}");
+        let mut liar = Client4::new(bench.client(), owner.as_bytes());
+        let Ok((state, _)) = liar.open(&root, "f", b"opener", (3, 0)) else {
+            panic!("the file is opened");
+        };
+        let good = good_operations(&file, &state);
+        for _ in 0..150 {
+            let mut bytes = Vec::new();
+            let count = 1 + random.index(3);
+            for _ in 0..count {
+                let (number, arguments) = &good[random.index(good.len())];
+                bytes.extend_from_slice(&number.to_be_bytes());
+                bytes.extend_from_slice(arguments.as_slice());
+            }
+            damage(&mut bytes, &mut random);
+            let at = [&root, &file][random.index(2)];
+            let mut operations = Operations::at(at);
+            operations.bytes.fixed(&bytes);
+            operations.count += u32::try_from(count).unwrap();
+            let (_, result) = liar.run(&operations);
+            if result.is_empty() {
+                // It has ended its own session.
+                break;
+            }
+            assert!(result.len() < 1 << 20, "a reply is bounded");
+        }
+    }
+    assert!(client.attributes(&root).is_ok());
+    let fresh = client.create(&root, "fresh", 0o644).unwrap();
+    assert!(client.write(&fresh, 0, b"x", 2).is_ok());
 }
