@@ -97,7 +97,8 @@ pub enum Test {
     Survive,
     /// sanoid, syncoid and zfs-auto-snapshot: a day of policy, and replication
     Policies,
-    /// Volumes by NBD: qemu's and libnbd's programs, and the daemon killed under writes
+    /// Volumes by NBD and iSCSI: programs of qemu, libnbd and libiscsi, and the daemon killed under
+    /// writes
     Volumes,
     /// Files by NFS, volumes by NBD and iSCSI, while a disk is replaced and scrubbed
     ServedUnderRepair,

@@ -50,13 +50,33 @@ impl NbdClient {
             &BLOCK_BYTES.to_be_bytes(),
             payload,
         ];
-        self.stream.write_all(&request.concat())?;
+        self.ask(&request.concat())
+    }
+
+    fn ask(&mut self, request: &[u8]) -> Outcome {
+        self.stream.write_all(request)?;
         let mut reply = [0; 16];
         self.stream.read_exact(&mut reply)?;
         match reply[4..8] {
             [0, 0, 0, 0] => Ok(()),
             _ => Err(format!("the server answers {reply:?}").into()),
         }
+    }
+
+    /// Writes a block, which the next flush makes durable.
+    pub fn write(&mut self, block: u64, bytes: &[u8]) -> Outcome {
+        self.request(0, 1, block, bytes)
+    }
+
+    /// What was written before is durable.
+    pub fn flush(&mut self) -> Outcome {
+        let request = [
+            &0x2560_9513_u32.to_be_bytes()[..],
+            &0_u16.to_be_bytes(),
+            &3_u16.to_be_bytes(),
+            &[0; 20],
+        ];
+        self.ask(&request.concat())
     }
 
     /// Writes a block with FUA.

@@ -1,20 +1,26 @@
-//! Volumes by NBD: programs of others copy and compare them, and the daemon is killed under writes.
+//! Volumes by NBD and iSCSI: programs of others copy and compare them, and the daemon is killed
+//! under writes.
 //!
 //! # Mechanism
-//! libnbd's `nbdcopy` and `nbdinfo` and qemu's `qemu-img` and `qemu-io` (installed from Debian's
-//! archive where they are missing) copy an image with holes into a volume and out again, compare
-//! it, look at what is allocated, discard, and read a snapshot of it.
+//! libnbd's `nbdcopy`, `nbdinfo` and `nbdsh`, qemu's `qemu-img` and `qemu-io` by NBD and iSCSI, and
+//! libiscsi's `iscsi-test-cu` (installed from Debian's archive where they are missing) copy an
+//! image with holes into a volume and out again, compare it, look at what is allocated, discard,
+//! read a snapshot of it, and test the target ([`programs_of_others`]).
 //!
-//! Then a client of our own has block after block of a volume written with FUA, while the daemon is
-//! killed at a random time. OpenZFS's `zdb` must find the devices clean as they were left, intent
-//! logs and all; the next daemon replays the logs, and each block must have what was acknowledged
-//! last, or a later write.
+//! Then two clients of our own write block after block of one volume at the same time, each by its
+//! own words of a promise ([`promised_writes`]), while the daemon is killed at a random time.
+//! OpenZFS's `zdb` must find the devices clean as they were left, intent logs and all; the next
+//! daemon replays the logs, and each block must have what was promised last, or a later write. A
+//! persistent reservation of another volume is there after each kill, and where another host has
+//! taken the pool over at the end.
 
-use std::collections::BTreeMap;
+mod programs_of_others;
+mod promised_writes;
+mod scene;
+mod scsi_initiator;
+
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -24,38 +30,43 @@ use tarn_oracle::program;
 use tarn_oracle::tools::Unpacked;
 use tarn_workload::twister::Twister;
 
+use super::Arguments;
 use super::crash::{self, Work, copy_images};
-use super::nbd_client::{BLOCK_BYTES, NbdClient};
-use super::{Arguments, POOL};
+use super::nbd_client::BLOCK_BYTES;
 use crate::changes;
 use crate::debian_packages;
-use crate::workspace::{Outcome, openzfs, programs, scratch};
+use crate::servers::free_port;
+use crate::workspace::{Outcome, openzfs};
+use promised_writes::{Account, Promise};
+use scene::{LIMIT, POOL, Scene, VOLUME_BYTES, VOLUMES};
+use scsi_initiator::{Initiator, RESERVATION_CONFLICT};
 
-/// Sparse.
-const IMAGE_BYTES: u64 = 1 << 30;
-/// The size of the volumes; of the image that is copied a third is data.
-const VOLUME_BYTES: u64 = 96 << 20;
-const BLOCKS: u64 = 256;
+/// Blocks that one client writes to.
+const BLOCKS: u64 = 128;
+/// The key of the persistent reservation.
+const KEY: u64 = 0x7461_726e;
 /// The daemon is killed within this time after the writes began.
 const WORK_MS: u32 = 2000;
-/// Copying a volume takes less.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// Copies, compares, and kills the daemon as often as asked.
 pub fn volumes(arguments: &Arguments) -> Outcome {
-    debian_packages::install_missing(&[("qemu-img", "qemu-utils"), ("nbdcopy", "libnbd-bin")])?;
+    install()?;
     let tools = openzfs()?;
     let mut chance = Twister::new(arguments.seed ^ 0x6e62_6421);
     let scene = Scene::make()?;
     scene.copy(&mut chance)?;
-    println!("  qemu-img, qemu-io, nbdcopy and nbdinfo agree");
+    println!("  qemu-img, qemu-io, nbdcopy, nbdinfo and nbdsh agree");
+    scene.libiscsi(arguments.small)?;
+    scene.initiator("reserved", 0)?.reserve(KEY)?;
     for round in 1..=arguments.kills {
-        let told = scene.round(&tools, &mut chance)?;
+        let told = scene.round(&tools, round, &mut chance)?;
         println!("  kill {round} of {}: {told}", arguments.kills);
     }
-    scene.instance.must("zpool", &["export", POOL])?;
-    changes::expect_clean(&scene.instance, &scene.images, POOL, &[])?;
+    let last = scene.be_taken_over()?;
+    last.must("zpool", &["export", POOL])?;
+    changes::expect_clean(&last, &scene.images, POOL, &[])?;
     let folder = scene.folder.clone();
+    drop(last);
     drop(scene);
     if !arguments.keep {
         fs::remove_dir_all(&folder)?;
@@ -63,66 +74,24 @@ pub fn volumes(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// The numbers of the writes to each block.
-#[derive(Default)]
-struct Written {
-    last: u32,
-    /// By block: the last one acknowledged, and the last one sent.
-    blocks: BTreeMap<u64, (u32, u32)>,
-}
-
-struct Scene {
-    instance: Instance,
-    folder: PathBuf,
-    images: PathBuf,
-    written: Arc<Mutex<Written>>,
+/// Installs the programs that are called.
+fn install() -> Outcome {
+    debian_packages::install_missing(&[
+        ("qemu-img", "qemu-utils"),
+        ("nbdcopy", "libnbd-bin"),
+        ("nbdsh", "python3-libnbd"),
+        ("iscsi-test-cu", "libiscsi-bin"),
+    ])?;
+    // qemu's driver of iSCSI is a module of another package.
+    let formats = program::run(Command::new("qemu-img").arg("--help"), LIMIT)?.stdout;
+    let mut names = formats.split_whitespace();
+    match names.any(|name| name == "iscsi") {
+        true => Ok(()),
+        false => debian_packages::install(&["qemu-block-extra"]),
+    }
 }
 
 impl Scene {
-    fn make() -> Outcome<Scene> {
-        let folder = scratch("conformance-volumes");
-        let images = folder.join("images");
-        let instance = Instance::new(&programs(), &folder)?;
-        fs::create_dir_all(&images)?;
-        let data = images.join("data");
-        fs::File::create(&data)?.set_len(IMAGE_BYTES)?;
-        let data = data.display().to_string();
-        instance.must("zpool", &["create", "-m", "none", POOL, &data])?;
-        for options in [
-            "copied",
-            "small -o volblocksize=4k",
-            "throughput -o logbias=throughput",
-        ] {
-            let (name, options) = options.split_once(' ').unwrap_or((options, ""));
-            instance.zfs(&format!(
-                "create -s -V {VOLUME_BYTES} {options} {POOL}/{name}"
-            ))?;
-        }
-        Ok(Scene {
-            instance,
-            folder,
-            images,
-            written: Arc::default(),
-        })
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.instance.state().join("nbd.sock")
-    }
-
-    fn uri(&self, name: &str) -> String {
-        format!(
-            "nbd+unix:///{POOL}/{name}?socket={}",
-            self.socket().display()
-        )
-    }
-
-    fn run(&self, words: &[&str]) -> Outcome<String> {
-        let mut command = Command::new(words[0]);
-        let spoken = program::run(command.args(&words[1..]), LIMIT)?;
-        Ok(spoken.expect_success()?.stdout)
-    }
-
     /// Programs of others copy an image there and back.
     fn copy(&self, chance: &mut Twister) -> Outcome {
         let (image, back) = (self.folder.join("image"), self.folder.join("back"));
@@ -135,7 +104,7 @@ impl Scene {
         let uri = self.uri("copied");
         let list = format!("nbd+unix:///?socket={}", self.socket().display());
         let listed = self.run(&["nbdinfo", "--list", &list])?;
-        for name in ["copied", "small", "throughput"] {
+        for name in VOLUMES {
             let export = format!("export=\"{POOL}/{name}\"");
             if !listed.contains(&export) {
                 return Err(format!("nbdinfo does not list {export}:\n{listed}").into());
@@ -172,78 +141,98 @@ impl Scene {
         self.run(&[
             "qemu-img", "compare", "-f", "raw", "-F", "raw", &image, &other,
         ])?;
-        Ok(())
+        self.qemu_by_both(&image)?;
+        self.nbdsh()
     }
 
-    fn round(&self, tools: &Unpacked, chance: &mut Twister) -> Outcome<String> {
-        let name = ["copied", "small", "throughput"][chance.index(3)];
-        *self.written() = Written::default();
-        let mut client = NbdClient::connect(&self.socket(), &format!("{POOL}/{name}"))?;
-        let (written, mut chosen) = (self.written.clone(), Twister::new(chance.word().into()));
-        let work = Work::begin("a client of a volume", move || {
-            // Ends with the error of the write that met the kill.
-            while write_one(&mut client, &written, &mut chosen).is_ok() {}
-        });
+    fn round(&self, tools: &Unpacked, number: u32, chance: &mut Twister) -> Outcome<String> {
+        let name = VOLUMES[chance.index(VOLUMES.len())];
+        let first = Promise::ALL[usize::try_from(number)? % Promise::ALL.len()];
+        // A unit has one write cache for all of its initiators.
+        let second = match first {
+            Promise::ScsiUncached => Promise::NbdFlush,
+            Promise::NbdForced => Promise::ScsiUncached,
+            Promise::NbdFlush => Promise::ScsiForced,
+            Promise::ScsiForced => Promise::ScsiFlush,
+            Promise::ScsiFlush => Promise::NbdForced,
+        };
+        let promises = [first, second];
+        let accounts = [Account::default(), Account::default()];
+        let mut works = Vec::new();
+        for (index, promise) in promises.into_iter().enumerate() {
+            let mut client = self.client(name, promise, index)?;
+            let (account, mut chosen) =
+                (accounts[index].clone(), Twister::new(chance.word().into()));
+            let begin = BLOCKS * u64::try_from(index)?;
+            works.push(Work::begin("a client of a volume", move || {
+                // Ends with the error of the request that met the kill.
+                let blocks = begin..begin + BLOCKS;
+                let _ = account.write_on(&mut client, promise, blocks, &mut chosen);
+            }));
+        }
         let worked_ms = 50 + chance.below(WORK_MS);
         thread::sleep(Duration::from_millis(u64::from(worked_ms)));
         if !self.instance.kill_daemon() {
             return Err("there was no daemon to kill: it ended by itself".into());
         }
-        crash::expect_ended(&[work])?;
+        crash::expect_ended(&works)?;
         let crashed = self.folder.join("crashed");
         copy_images(&self.images, &crashed)?;
         let clean = judge::judge(tools, &crashed, POOL)
             .map_err(|verdict| format!("as the daemon left it: {verdict}"))?;
         self.instance.must("zpool", &["status", POOL])?;
-        let count = self.check(name)?;
+        let mut counts = Vec::new();
+        for (index, promise) in promises.into_iter().enumerate() {
+            // What was written by one protocol is read by the other.
+            let other = promises[1 - index];
+            let mut client = self.client(name, other, index)?;
+            let count = accounts[index].check(&mut client);
+            let count = count.map_err(|error| format!("{} of {name}: {error}", promise.name()))?;
+            counts.push(format!("{count} blocks by {}", promise.name()));
+        }
+        self.expect_reservation()?;
         fs::remove_dir_all(&crashed)?;
         Ok(format!(
-            "{name} after {worked_ms} ms: {} blocks clean, {count} writes acknowledged",
-            clean.block_count
+            "{name} after {worked_ms} ms: {} blocks clean, promised: {}",
+            clean.block_count,
+            counts.join(", ")
         ))
     }
 
-    fn written(&self) -> std::sync::MutexGuard<'_, Written> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Each block has what was acknowledged last, or a later write.
-    fn check(&self, name: &str) -> Outcome<usize> {
-        let mut client = NbdClient::connect(&self.socket(), &format!("{POOL}/{name}"))?;
-        let written = self.written();
-        let mut acknowledged = 0;
-        for (block, (promised, sent)) in &written.blocks {
-            let found = client.read(*block)?;
-            let number = u32::from_be_bytes(found[..4].try_into()?);
-            let is_whole = found.chunks_exact(4).all(|word| word == &found[..4]);
-            // A write that was not acknowledged may be there in part.
-            if *promised == *sent && (!is_whole || number != *promised) {
-                return Err(format!(
-                    "block {block} of {name} has write {number}, and {promised} was acknowledged"
-                )
-                .into());
-            }
-            acknowledged += usize::from(*promised != 0);
+    /// The persistent reservation is there, and keeps others out.
+    fn expect_reservation(&self) -> Outcome {
+        let found = self.initiator("reserved", 0)?.reservation()?;
+        let expected = Initiator::expected_reservation(KEY);
+        if found != expected {
+            return Err(format!("the reservation is {found:x?}, not {expected:x?}").into());
         }
-        Ok(acknowledged)
+        let bytes = vec![1; usize::try_from(BLOCK_BYTES)?];
+        let mut other = self.initiator("reserved", 1)?;
+        match other.status_of_write(0, &bytes)? {
+            RESERVATION_CONFLICT => {}
+            other => return Err(format!("a write of another initiator gets {other:#04x}").into()),
+        }
+        self.initiator("reserved", 0)?.write(0, &bytes, false)
     }
-}
 
-/// Writes the next number into some block, durably.
-fn write_one(client: &mut NbdClient, written: &Mutex<Written>, chance: &mut Twister) -> Outcome {
-    let block = chance.below_wide(BLOCKS);
-    let number = {
-        let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.last += 1;
-        let number = written.last;
-        written.blocks.entry(block).or_default().1 = number;
-        number
-    };
-    let bytes = number
-        .to_be_bytes()
-        .repeat(usize::try_from(BLOCK_BYTES / 4)?);
-    client.write_durably(block, &bytes)?;
-    let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-    written.blocks.entry(block).or_default().0 = number;
-    Ok(())
+    /// The daemon is killed, and another host imports the pool by force.
+    fn be_taken_over(&self) -> Outcome<Instance> {
+        if !self.instance.kill_daemon() {
+            return Err("there was no daemon to kill: it ended by itself".into());
+        }
+        let other = self.instance.other_host(&self.folder.join("other"))?;
+        let images = self.images.display().to_string();
+        other.must("zpool", &["import", "-f", "-d", &images, POOL])?;
+        let portal = format!("127.0.0.1:{}", free_port()?);
+        other.must("tarn", &["iscsi", "portal", &portal])?;
+        let there = Scene {
+            instance: other,
+            folder: self.folder.clone(),
+            images: self.images.clone(),
+            portal,
+        };
+        there.expect_reservation()?;
+        println!("  the reservation is where another host has taken the pool over");
+        Ok(there.instance)
+    }
 }
