@@ -13,6 +13,7 @@ use crate::single_flight::{Flight, Landing};
 use crate::workers::{Job, Workers};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tarn_block::{Block, BlockIo, BlockScope, ReadError, ReadRequest};
 use tarn_host::Host;
 use tarn_host::lock::Mutex;
@@ -427,6 +428,18 @@ impl PoolCache {
             }
         }
         cache.workers.take(job);
+    }
+
+    /// Waits while a block is being prefetched, at most so long. False if it still is. A reader of
+    /// many blocks that were prefetched in the order of their places lets them come in that order,
+    /// where [`PoolCache::read`] would read the one that it wants first.
+    pub fn has_come_within(&self, pointer: &BlockPointer, most: Duration) -> bool {
+        if pointer.kind() != PointerKind::Stored {
+            return true;
+        }
+        let key = Key::of(self.0.pool, pointer);
+        let flight = self.0.cache.shard(&key).flight(&key, fingerprint(pointer));
+        flight.is_none_or(|flight| flight.has_landed_within(most))
     }
 
     /// Keeps a block that was just written.

@@ -58,3 +58,4 @@ mod workers;
 pub use cache::{Cache, CacheOptions, Hint, Lent, PoolCache};
 pub use contents::{Contents, WeakContents};
 pub use prefetch::{ObjectKey, Prefetcher};
+pub use workers::PREFETCH_BLOCKS_MAX;

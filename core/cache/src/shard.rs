@@ -77,6 +77,15 @@ impl Shard {
         }
     }
 
+    /// The read of a block that is under way or waits for a leader.
+    pub(crate) fn flight(&self, key: &Key, fingerprint: u64) -> Option<Arc<Flight>> {
+        let state = self.0.lock();
+        let flight = state.flights.get(key);
+        flight
+            .filter(|flight| flight.fingerprint == fingerprint)
+            .cloned()
+    }
+
     /// Ends a flight with what it brought, and keeps that if it is a block and not stale.
     pub(crate) fn land(
         &self,

@@ -12,6 +12,7 @@
 use crate::contents::Contents;
 use crate::ranks;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tarn_block::ReadError;
 use tarn_host::lock::{Condvar, Mutex};
 
@@ -65,6 +66,15 @@ impl Flight {
     pub(crate) fn land(&self, landing: Landing) {
         self.landing.lock().get_or_insert(landing);
         self.landed.notify_all();
+    }
+
+    /// Waits for its end, at most so long. False if it has not come.
+    pub(crate) fn has_landed_within(&self, most: Duration) -> bool {
+        let mut landing = self.landing.lock();
+        if landing.is_none() {
+            let _ = self.landed.wait_timeout(&mut landing, most);
+        }
+        landing.is_some()
     }
 
     /// Waits for its end.

@@ -22,8 +22,11 @@ use tarn_host::Host;
 use tarn_host::lock::{Condvar, Mutex};
 use tarn_probe::{DatasetId, Operation, OperationKind, What, Who};
 
-/// How many blocks may wait. A guess: some windows full.
-const QUEUE_BLOCKS_MAX: usize = 4096;
+/// How many blocks may wait: as many as a walk over all metadata prefetches at a time, and some
+/// windows of readers.
+const QUEUE_BLOCKS_MAX: usize = PREFETCH_BLOCKS_MAX + 4096;
+/// A caller prefetches no more blocks at a time.
+pub const PREFETCH_BLOCKS_MAX: usize = 32 << 10;
 /// How many bytes one batch reads.
 const BATCH_BYTES: u64 = 8 << 20;
 
@@ -92,6 +95,7 @@ impl Job {
             bytes += block.0.pointer.logical_size().get();
             batch.push(block);
         }
+        assert!(!batch.is_empty(), "a job that has blocks reads some");
         batch
     }
 }

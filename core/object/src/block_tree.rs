@@ -28,7 +28,7 @@ use tarn_probe::Operation;
 use crate::error::ObjectError;
 use crate::object::Object;
 use crate::objset::{NewObject, ObjectSet};
-use crate::traverse::{Holes, Step, Visit, Visitor, WalkOptions, Walked, walk_objset};
+use crate::traverse::{Step, Visit, Visitor, WalkOptions, Walked, walk_objset};
 use crate::tx::SyncTx;
 
 /// The object set of marks in a destroyed dataset.
@@ -160,7 +160,7 @@ impl BlockTrees {
             let options = WalkOptions {
                 born_after: entry.birth,
                 resume: has_begun.then_some(entry.resume),
-                holes: Holes::None,
+                ..WalkOptions::default()
             };
             let mut freer = Freer {
                 set: &self.set,
@@ -210,7 +210,7 @@ impl BlockTrees {
             let options = WalkOptions {
                 born_after: entry.birth,
                 resume: has_begun.then_some(entry.resume),
-                holes: Holes::None,
+                ..WalkOptions::default()
             };
             let cache = &self.set.env().cache;
             walk_objset(

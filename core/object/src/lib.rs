@@ -58,6 +58,7 @@ mod tx;
 mod txg;
 mod uncopied;
 mod walk;
+mod walk_ahead;
 mod worst_case;
 pub mod zap;
 

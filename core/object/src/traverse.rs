@@ -9,7 +9,8 @@
 //! The walk goes through the tree of the meta dnode; in each block of dnodes, through the trees of
 //! its objects, each followed by its spill block; at last through those of the accounting objects.
 //! A [`Visitor`] is called for every pointer twice: before the blocks below it, and after. Indirect
-//! blocks and blocks of dnodes are prefetched a little ahead; data is never read.
+//! blocks and blocks of dnodes are prefetched a little ahead, or a long way, in the order of their
+//! places ([`WalkOptions::ahead_bytes`]); data is never read.
 //!
 //! A position in the walk is a `TraversalMark`: object and block of level 0. Everything before it
 //! is done. A resumed walk skips pointers whose whole subtree is done. The mark of a block of
@@ -30,13 +31,14 @@
 //!   exactly once.
 
 use std::ops::{ControlFlow, Range};
+use std::time::Duration;
 
 use tarn_block::{BlockKind, BlockScope};
 use tarn_cache::{Hint, PoolCache};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::bookmark::{HEAD_LEVEL, SPILL_BLOCK, TraversalMark};
-use tarn_ondisk::declare::{Corrupt, widen};
+use tarn_ondisk::declare::{Corrupt, narrow, widen};
 use tarn_ondisk::dnode::{Dnode, SLOT_BYTES};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, Level, ObjectId, Txg};
@@ -45,9 +47,13 @@ use tarn_probe::Operation;
 use crate::error::ObjectError;
 use crate::head::{META_DNODE, PROJECT_USED, accounting_dnodes, check_meta, read_head};
 use crate::tree_shape::{Geometry, PointerBlock, check_place, check_tree};
+use crate::walk_ahead::Soon;
 
 /// How many blocks of pointers or dnodes are prefetched at a time.
 const PREFETCH_COUNT: usize = 64;
+
+/// So often a visitor is asked whether the walk goes on to wait for what was prefetched.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// One pointer, as a visitor sees it.
 #[derive(Debug)]
@@ -94,6 +100,12 @@ pub trait Visitor {
         Step::Continue
     }
 
+    /// What is below this pointer was prefetched, and has not come for a while. With `Stop` the
+    /// walk stops before it.
+    fn waits(&mut self, _visit: &Visit<'_>) -> Step {
+        Step::Continue
+    }
+
     /// What is below this pointer cannot be read, or makes no sense. With `Continue` the walk
     /// passes over it, and the pointer itself is left as usual; with `Skip` it is not.
     fn unreadable(&mut self, visit: &Visit<'_>, why: &ObjectError) -> Step;
@@ -108,6 +120,9 @@ pub struct WalkOptions {
     pub resume: Option<TraversalMark>,
     /// Which holes are visited.
     pub holes: Holes,
+    /// Blocks of dnodes and of pointers are prefetched until they take so much memory, in bytes,
+    /// and are waited for in the order in which they come. Zero for some tens of blocks.
+    pub ahead_bytes: u64,
 }
 
 /// Which holes a visitor is called for.
@@ -183,6 +198,12 @@ struct Walker<'a> {
     operation: &'a Operation,
     /// How many objects are in a block of dnodes.
     per_block: u64,
+    /// The blocks of dnodes below the blocks of pointers of level 1 before this one were
+    /// prefetched.
+    swept: u64,
+    /// Why a block of the meta dnode, of this level and number, could not be read ahead. It is not
+    /// read once more.
+    unreadable: Option<(u8, u64, ObjectError)>,
 }
 
 /// The tree being walked.
@@ -207,6 +228,8 @@ impl<'a> Walker<'a> {
             visitor,
             operation,
             per_block: widen(ondisk::dnode::DNODE_BYTES_MAX / SLOT_BYTES),
+            swept: 0,
+            unreadable: None,
         }
     }
 
@@ -274,6 +297,10 @@ impl<'a> Walker<'a> {
         };
         let top = dnode.levels - 1;
         for (index, pointer) in (0..).zip(&dnode.pointers) {
+            if id == META_DNODE && top == 1 {
+                let from_here = dnode.pointers.iter().skip(narrow(index)).copied();
+                self.sweep(&tree, (index..).zip(from_here));
+            }
             self.pointer(&tree, pointer, top, index)?;
         }
         match &dnode.spill {
@@ -370,6 +397,13 @@ impl<'a> Walker<'a> {
                 let why = self.corrupt(tree.object, what);
                 return self.failed(&visit, start, stop, &why);
             }
+            let is_read = level > 0 || tree.geometry.object_type == ObjectType::Dnode;
+            if is_read && self.wait_for(&visit).is_break() {
+                return ControlFlow::Break(start);
+            }
+            if let Some(why) = self.take_unreadable(tree.object, level, block) {
+                return self.failed(&visit, start, stop, &why);
+            }
             if level > 0 {
                 match self.read_pointers(tree.object, pointer, level, block) {
                     Ok(pointers) => self.children(tree, &pointers, level, block)?,
@@ -425,11 +459,142 @@ impl<'a> Walker<'a> {
                 let soon: Vec<_> = soon.collect();
                 self.cache.prefetch(&soon, self.operation);
             }
-            for (entry, pointer) in part {
+            self.look_into(tree, part, (level, first));
+            for (number, (entry, pointer)) in part.iter().enumerate() {
+                if tree.object == META_DNODE && level == 2 {
+                    let from_here = part[number..].iter();
+                    self.sweep(
+                        tree,
+                        from_here.map(|(entry, pointer)| (first + widen(*entry), *pointer)),
+                    );
+                }
                 self.pointer(tree, pointer, level - 1, first + widen(*entry))?;
             }
         }
         ON
+    }
+
+    /// Prefetches the blocks of dnodes below these pointers of level 1, as far as memory allows,
+    /// unless that was done.
+    fn sweep(&mut self, tree: &Tree<'_>, pointers: impl Iterator<Item = (u64, BlockPointer)>) {
+        assert!(
+            tree.object == META_DNODE,
+            "the meta dnode leads to blocks of dnodes"
+        );
+        let mut pointers = pointers.peekable();
+        if pointers.peek().is_none_or(|(first, _)| *first < self.swept) {
+            return;
+        }
+        let mut soon = Soon::default();
+        for (index, pointer) in pointers {
+            if soon.is_full(self.options.ahead_bytes) || self.unreadable.is_some() {
+                break;
+            }
+            self.swept = index + 1;
+            let is_below_done = |level, block| {
+                let end = tree.geometry.span(level, block).end;
+                self.is_done((end.saturating_mul(self.per_block).min(META_END), 0))
+            };
+            let is_sound = check_place(&pointer, 1, &tree.geometry).is_ok();
+            if !is_sound || pointer.is_hole() || self.is_old(&pointer) || is_below_done(1, index) {
+                continue;
+            }
+            match self.read_pointers(tree.object, &pointer, 1, index) {
+                Ok(below) => {
+                    let first = index << tree.geometry.fanout_shift();
+                    let below = below.present(0);
+                    let below = below.map(|(entry, pointer)| (first + widen(entry), pointer));
+                    for (block, pointer) in below {
+                        if !self.is_old(&pointer) && !is_below_done(0, block) {
+                            soon.add(&pointer, self.scope(tree.object, 0, block));
+                        }
+                    }
+                }
+                Err(why) => self.unreadable = Some((1, index, why)),
+            }
+        }
+        soon.prefetch(self.cache, self.operation);
+    }
+
+    /// Prefetches the blocks of pointers of the objects in these blocks of dnodes, which are
+    /// waited for, where the options ask for that.
+    fn look_into(
+        &mut self,
+        tree: &Tree<'_>,
+        part: &[(usize, BlockPointer)],
+        (level, first): (u8, u64),
+    ) {
+        let is_of_dnodes = tree.geometry.object_type == ObjectType::Dnode && level == 1;
+        let mut soon = Soon::default();
+        for (entry, pointer) in part {
+            let block = first + widen(*entry);
+            if !is_of_dnodes || soon.is_full(self.options.ahead_bytes) || self.unreadable.is_some()
+            {
+                break;
+            }
+            let end = (block + 1).saturating_mul(self.per_block);
+            let is_sound = check_place(pointer, 0, &tree.geometry).is_ok();
+            if !is_sound || pointer.is_hole() || self.is_done((end, 0)) {
+                continue;
+            }
+            let mark = TraversalMark {
+                objset: self.set,
+                object: tree.object,
+                level: 0,
+                block,
+            };
+            let visit = Visit {
+                mark,
+                pointer,
+                dnode: Some(tree.dnode),
+            };
+            if self.wait_for(&visit).is_break() {
+                break;
+            }
+            let scope = BlockScope::of_visit(mark, pointer);
+            match self
+                .cache
+                .read(pointer, scope, Hint::DEMAND, self.operation)
+            {
+                Ok(contents) => {
+                    let first = block.saturating_mul(self.per_block);
+                    let all = ondisk::dnode::walk_block(&contents, pointer.byte_order());
+                    let sound = all.map_while(|(slot, dnode)| Some((slot, dnode.ok()?)));
+                    for (slot, dnode) in sound.filter(|(_, dnode)| dnode.levels > 1) {
+                        let id = ObjectId::from(first.saturating_add(widen(slot)));
+                        let tops = (0..).zip(&dnode.pointers);
+                        for (index, top) in tops.filter(|(_, top)| !self.is_old(top)) {
+                            soon.add(top, self.scope(id, dnode.levels - 1, index));
+                        }
+                    }
+                }
+                Err(why) => {
+                    let why = self.read_error(tree.object, 0, block, why);
+                    self.unreadable = Some((0, block, why));
+                }
+            }
+        }
+        soon.prefetch(self.cache, self.operation);
+    }
+
+    /// Waits for what is below a pointer while it is being prefetched, where the options ask for
+    /// that, unless the visitor stops.
+    fn wait_for(&mut self, visit: &Visit<'_>) -> ControlFlow<()> {
+        let reads_ahead = self.options.ahead_bytes > 0;
+        while reads_ahead && !self.cache.has_come_within(visit.pointer, PATIENCE) {
+            if self.visitor.waits(visit) == Step::Stop {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Why a block could not be read ahead.
+    fn take_unreadable(&mut self, object: ObjectId, level: u8, block: u64) -> Option<ObjectError> {
+        let is_this = |known: &mut (u8, u64, ObjectError)| {
+            object == META_DNODE && (known.0, known.1) == (level, block)
+        };
+        self.unreadable.take_if(is_this).map(|(_, _, why)| why)
     }
 
     /// Entries that a block of pointers does not keep are holes.

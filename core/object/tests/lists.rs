@@ -60,6 +60,18 @@ impl Visitor for Noter {
         }
         panic!("{:?}: {why}", visit.mark);
     }
+
+    fn waits(&mut self, _visit: &Visit<'_>) -> Step {
+        match self.patience {
+            Some(_) => Step::Stop,
+            None => Step::Continue,
+        }
+    }
+}
+
+/// Reads a long way ahead every second time.
+fn ahead_bytes(time: u64) -> u64 {
+    (time % 2) << 20
 }
 
 /// A set with objects of many shapes, changed over a few groups.
@@ -192,10 +204,12 @@ fn a_walk_that_is_stopped_and_resumed_visits_every_block_once() {
         noter.patience = Some(stops % 40 + 1);
         let options = WalkOptions {
             resume,
+            ahead_bytes: ahead_bytes(stops),
             ..WalkOptions::default()
         };
         let root = set.root_pointer();
-        let cache = &pool.env.cache;
+        let env = pool.forgetful();
+        let cache = &env.cache;
         match walk_objset(cache, SET, &root, options, &mut noter, &pool.operation) {
             Walked::Completed => break,
             Walked::Stopped(mark) => {
@@ -221,6 +235,7 @@ fn resumed(
     (noter.patience, noter.waits) = (None, false);
     let options = WalkOptions {
         resume: Some(stop),
+        ahead_bytes: ahead_bytes(stop.block),
         ..WalkOptions::default()
     };
     let root = set.root_pointer();
@@ -263,14 +278,18 @@ fn a_walk_that_waits_for_any_block_of_pointers_or_dnodes_visits_each_once() {
     };
     let read: Vec<BlockPointer> = pool.alive.values().filter(is_read).copied().collect();
     assert!(read.len() > 80, "{}", read.len());
-    for pointer in read {
+    for (time, pointer) in (0..).zip(read) {
         let env = pool.forgetful();
         pool.flip(&pointer);
         let mut noter = Noter {
             waits: true,
             ..Noter::default()
         };
-        let (root, options) = (set.root_pointer(), WalkOptions::default());
+        let root = set.root_pointer();
+        let options = WalkOptions {
+            ahead_bytes: ahead_bytes(time),
+            ..WalkOptions::default()
+        };
         let walked = walk_objset(&env.cache, SET, &root, options, &mut noter, &pool.operation);
         let Walked::Stopped(stop) = walked else {
             panic!("{pointer} cannot be read");

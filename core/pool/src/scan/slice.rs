@@ -68,11 +68,13 @@ impl Pool {
     /// Walks on for a while.
     #[doc(alias = "dsl_scan_visit")]
     pub(super) fn walk_slice(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
-        let (scan, queue) = {
+        let (scan, queue, is_stuck) = {
             let mut progress = self.scans.progress.lock();
             let now = progress.now.filter(is_running).expect("the scan runs");
-            (now, std::mem::take(&mut progress.queue))
+            let is_stuck = progress.fruitless_slices >= FRUITLESS_MAX;
+            (now, std::mem::take(&mut progress.queue), is_stuck)
         };
+        let cache_bytes = self.cache().cache().target_bytes();
         // A txg waits for these reads: they have its class, not that of scrubs.
         let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
         let examined_before = scan.examined_bytes;
@@ -82,10 +84,15 @@ impl Pool {
             operation: &operation,
             began_ns: self.host().monotonic_ns(),
             memory_max: self.scan_memory_max(),
+            ahead_bytes: match is_stuck {
+                true => 0,
+                false => cache_bytes / AHEAD_PART,
+            },
             scan,
             queue,
             errors: BTreeMap::new(),
         };
+        let from = scan.mark;
         let walked = slice.walk();
         let Slice {
             scan,
@@ -98,6 +105,10 @@ impl Pool {
             let mut progress = self.scans.progress.lock();
             let progress: &mut Progress = &mut progress;
             progress.pass.examined_bytes += scan.examined_bytes - examined_before;
+            progress.fruitless_slices = match scan.mark == from {
+                true => progress.fruitless_slices + 1,
+                false => 0,
+            };
             progress.now = Some(scan);
             progress.queue = queue;
         }
@@ -108,12 +119,20 @@ impl Pool {
     }
 }
 
+/// How much memory what is read ahead of the walk may take: a part of the cache.
+const AHEAD_PART: u64 = 4;
+
+/// After so many slices that came no further nothing is read ahead: the cache may be too small to
+/// keep it.
+const FRUITLESS_MAX: u32 = 64;
+
 struct Slice<'a> {
     pool: &'a Pool,
     scope: &'a SyncScope<'a>,
     operation: &'a Operation,
     began_ns: u64,
     memory_max: u64,
+    ahead_bytes: u64,
     scan: Scan,
     queue: BTreeMap<ObjectId, Txg>,
     errors: BTreeMap<ErrorPlace, Txg>,
@@ -229,6 +248,7 @@ impl Slice<'_> {
         let options = WalkOptions {
             born_after: self.scan.current_txg_min,
             resume: resume_at(self.scan.mark),
+            ahead_bytes: self.ahead_bytes,
             ..WalkOptions::default()
         };
         let mut finder = Finder {
@@ -349,6 +369,15 @@ impl Visitor for Finder<'_> {
     fn leave(&mut self, visit: &Visit<'_>) -> Step {
         self.found(visit);
         Step::Continue
+    }
+
+    /// The next slice goes on to wait: what was prefetched comes meanwhile.
+    fn waits(&mut self, visit: &Visit<'_>) -> Step {
+        let may_end = visit.mark.object.get() < ACCOUNTING;
+        match may_end && self.pool.is_slice_over(self.began_ns) {
+            true => Step::Stop,
+            false => Step::Continue,
+        }
     }
 
     fn unreadable(&mut self, visit: &Visit<'_>, _why: &ObjectError) -> Step {

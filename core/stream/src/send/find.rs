@@ -100,6 +100,7 @@ pub(crate) fn find(
             block,
         }),
         holes: Holes::MaybeNew,
+        ..WalkOptions::default()
     };
     let mut finder = Finder {
         search,
