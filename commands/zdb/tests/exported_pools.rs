@@ -63,6 +63,7 @@ fn exported_pool(folder: &Path, change: impl FnOnce(&Pool, &Operation)) {
             is_log: false,
         }],
         spares: Vec::new(),
+        caches: Vec::new(),
         ashift: Some(12),
         features: features
             .filter(|feature| feature.is_enabled_by_default())

@@ -10,11 +10,12 @@ use tarn_administration::messages::pool::VdevRole;
 use tarn_administration::messages::statistics::VdevIo;
 use tarn_terminal::number::{nice_count, nice_time};
 
-/// Classes of top-level vdevs, in the order of printing, with their titles.
-const CLASSES: [(VdevRole, &str); 3] = [
+/// Classes of vdevs below a pool, beside those for data, in the order of printing, with titles.
+const CLASSES: [(VdevRole, &str); 4] = [
     (VdevRole::Dedup, "dedup"),
     (VdevRole::Special, "special"),
     (VdevRole::Log, "logs"),
+    (VdevRole::Cache, "cache"),
 ];
 
 /// Buckets of histograms of waits, and of sizes.

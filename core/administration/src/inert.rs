@@ -9,7 +9,7 @@ use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::{Default, Property};
 
 /// The properties, each with the effect that is missing.
-const INERT: [(&str, &str); 14] = [
+const INERT: [(&str, &str); 13] = [
     ("sharesmb", "nothing is shared over SMB"),
     ("nbmand", "there are no mandatory locks"),
     ("vscan", "no file is scanned for viruses"),
@@ -19,7 +19,6 @@ const INERT: [(&str, &str); 14] = [
     ("defcontext", "mounts have no SELinux contexts"),
     ("rootcontext", "mounts have no SELinux contexts"),
     ("primarycache", "everything is cached that is read"),
-    ("secondarycache", "there is no second level of the cache"),
     ("prefetch", "everything is read ahead that is read in order"),
     ("direct", "no transfer passes the cache by"),
     (

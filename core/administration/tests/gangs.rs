@@ -66,6 +66,7 @@ fn new_pool(host: &Host, folder: &Path, ashift: u32, operation: &Operation) -> A
             is_log: false,
         }],
         spares: Vec::new(),
+        caches: Vec::new(),
         ashift: Some(ashift),
         features: features
             .filter(|feature| feature.is_enabled_by_default())

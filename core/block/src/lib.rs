@@ -47,6 +47,7 @@ mod scope;
 mod self_heal_copies;
 mod shapes;
 mod stored;
+mod stored_form;
 mod unreadable;
 mod worst;
 mod write;

@@ -104,6 +104,13 @@ impl<'a> StoredPointer<'a> {
     }
 }
 
+impl StoredPointer<'_> {
+    /// Whether the pointer has the checksum of the bytes, not the bytes themselves.
+    pub(crate) fn is_checked_by_pointer(&self) -> bool {
+        self.is_checked() && !self.checksum.is_embedded()
+    }
+}
+
 /// How the block of a pointer is compressed.
 ///
 /// # Errors

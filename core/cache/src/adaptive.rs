@@ -145,12 +145,24 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
     }
 
     /// Looks a key up, and counts that as a use if it is here.
+    #[cfg(test)]
     pub(crate) fn find(&mut self, key: &K, how: Use, now_ns: u64) -> Found<V> {
+        self.find_part(key, how, now_ns, V::clone)
+    }
+
+    /// The same, for what `part` gives of the block.
+    pub(crate) fn find_part<R>(
+        &mut self,
+        key: &K,
+        how: Use,
+        now_ns: u64,
+        part: impl FnOnce(&V) -> R,
+    ) -> Found<R> {
         let Some(index) = self.index_of(key) else {
             return Found::Away(Memory::Nothing);
         };
         let node = &mut self.nodes[index];
-        let Some(value) = node.value.clone() else {
+        let Some(value) = node.value.as_ref().map(part) else {
             return Found::Away(match node.list {
                 ListName::GhostFrequent => Memory::WasFrequent,
                 _ => Memory::WasRecent,
@@ -225,6 +237,49 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
         );
     }
 
+    /// Goes along a list by at most `count` blocks, from its oldest or its newest on, or behind a
+    /// key that is still on it. Gives each block with its size to `visit`, but for what prefetch
+    /// brought in and was not used. Gives the last key, none at the end of the list.
+    pub(crate) fn walk(
+        &self,
+        list: ListName,
+        from_newest: bool,
+        after: Option<K>,
+        count: usize,
+        mut visit: impl FnMut(&K, &V, u64),
+    ) -> Option<K> {
+        let beside = |node: &Node<K, V>| match from_newest {
+            true => node.older,
+            false => node.newer,
+        };
+        let ends = &self.lists[slot(list)];
+        let mut next = match (after, from_newest) {
+            (None, true) => ends.newest,
+            (None, false) => ends.oldest,
+            (Some(key), _) => {
+                let index = self.index_of(&key)?;
+                let node = &self.nodes[index];
+                match node.list == list {
+                    true => beside(node),
+                    false => return None,
+                }
+            }
+        };
+        let mut last = None;
+        for _ in 0..count {
+            if next == NONE {
+                return None;
+            }
+            let node = &self.nodes[next];
+            if let Some(value) = node.value.as_ref().filter(|_| !node.is_unused) {
+                visit(&node.key, value, node.size);
+            }
+            last = Some(node.key);
+            next = beside(node);
+        }
+        last
+    }
+
     /// The list for a key that is here or a ghost, and comes again. A ghost moves the target.
     fn list_after_return(&mut self, index: usize, how: Use) -> ListName {
         let (list, size) = (self.nodes[index].list, self.nodes[index].size);
@@ -249,13 +304,16 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
     }
 
     /// The reader keeps the block itself: if it was wanted once only, its place is free,
-    /// and a ghost remembers it. When it is wanted again he has lost it, and it is kept.
-    pub(crate) fn pass(&mut self, key: &K) {
-        if let Some(index) = self.index_of(key)
-            && self.nodes[index].list == ListName::Recent
-        {
-            self.make_ghost(index, ListName::GhostRecent);
+    /// and a ghost remembers it. When it is wanted again he has lost it, and it is kept. Gives the
+    /// block whose place is free.
+    pub(crate) fn pass(&mut self, key: &K) -> Option<V> {
+        let index = self.index_of(key)?;
+        if self.nodes[index].list != ListName::Recent {
+            return None;
         }
+        let value = self.nodes[index].value.take();
+        self.make_ghost(index, ListName::GhostRecent);
+        value
     }
 
     /// Forgets a key altogether. True if its block was here.

@@ -2,7 +2,8 @@
 
 use crate::fixed_state::FixedState;
 use std::hash::{BuildHasher, Hash};
-use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::block_pointer::{BlockPointer, Dva};
+use tarn_ondisk::units::Txg;
 
 /// A place and a time that no two blocks share: the first place of a block, and the txg that wrote
 /// it there.
@@ -18,12 +19,16 @@ pub(crate) struct Key {
 impl Key {
     /// That of a stored block.
     pub(crate) fn of(pool: u64, pointer: &BlockPointer) -> Key {
-        let first = pointer.dva_words[0];
+        Key::at(pool, pointer.dva_words[0], pointer.physical_birth())
+    }
+
+    /// That of a block at a place, written there by a txg.
+    pub(crate) fn at(pool: u64, first: Dva, birth: Txg) -> Key {
         Key {
             pool,
             vdev: first.vdev().get(),
             offset: first.offset().get(),
-            birth: pointer.physical_birth().get(),
+            birth: birth.get(),
         }
     }
 

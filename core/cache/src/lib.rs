@@ -24,6 +24,9 @@
 //! batch for the devices as well ([`workers`]); what to read is decided by watching ([`prefetch`]).
 //! A reader that catches up with a block still in the queue reads it himself.
 //!
+//! What leaves memory may go to devices, and is read from there: the *second level*
+//! ([`second_level`]).
+//!
 //! While the machine is short of memory the cache does with less than its budget ([`pressure`]).
 //!
 //! A block that is rewritten in place within its txg stays readable for readers that got its
@@ -46,16 +49,21 @@ mod cache;
 mod contents;
 mod fixed_state;
 mod key;
+mod pool_cache;
 pub mod prefetch;
 pub mod pressure;
 mod probes;
 mod ranks;
 mod rewritten;
+mod second_level;
+mod second_probes;
 mod shard;
 mod single_flight;
 mod workers;
 
-pub use cache::{Cache, CacheOptions, Hint, Lent, PoolCache};
+pub use cache::{Cache, CacheOptions, Hint, Lent};
 pub use contents::{Contents, WeakContents};
+pub use pool_cache::PoolCache;
 pub use prefetch::{ObjectKey, Prefetcher};
+pub use second_level::SecondLevelUse;
 pub use workers::PREFETCH_BLOCKS_MAX;

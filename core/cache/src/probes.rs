@@ -4,6 +4,7 @@
 use crate::adaptive::Memory;
 use crate::cache::Hint;
 use crate::pressure::MachineMemory;
+use crate::second_probes::SecondProbes;
 use std::sync::Arc;
 use tarn_block::BlockKind;
 use tarn_probe::{Counter, Gauge, Instance, Registry, Value};
@@ -61,6 +62,8 @@ pub(crate) struct Probes {
     /// What of the reserve is missing, and whether the cache does without some of its budget.
     memory_missing: Arc<Gauge>,
     no_grow: Arc<Gauge>,
+    /// The second level.
+    pub(crate) second: SecondProbes,
     _instance: Arc<Instance>,
 }
 
@@ -125,6 +128,7 @@ impl Probes {
             memory_reserve: instance.gauge("arc_sys_free"),
             memory_missing: instance.gauge("arc_need_free"),
             no_grow: instance.gauge("arc_no_grow"),
+            second: SecondProbes::new(&instance),
             _instance: instance,
         }
     }

@@ -8,14 +8,86 @@ use crate::ranks;
 use crate::single_flight::{Flight, Landing};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tarn_block::ReadError;
+use tarn_block::{BlockScope, ReadError};
 use tarn_host::lock::Mutex;
+use tarn_ondisk::block_pointer::BlockPointer;
+
+/// How many blocks are looked at under the lock of a shard.
+const WALK_BLOCKS_MAX: usize = 128;
 
 /// A block that is kept.
 #[derive(Clone)]
 struct Kept {
     contents: Contents,
     fingerprint: u64,
+    origin: Option<Arc<Origin>>,
+}
+
+/// What leads to a block that is kept, and where it belongs. Known only of blocks that may enter
+/// the second level.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) pointer: BlockPointer,
+    pub(crate) scope: BlockScope,
+}
+
+/// What an origin takes of memory.
+const ORIGIN_BYTES: u64 = 224;
+
+/// A block that may enter the second level.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    origin: Arc<Origin>,
+    contents: Contents,
+}
+
+impl Candidate {
+    pub(crate) fn new(origin: Arc<Origin>, contents: Contents) -> Candidate {
+        Candidate { origin, contents }
+    }
+
+    pub(crate) fn pointer(&self) -> &BlockPointer {
+        &self.origin.pointer
+    }
+
+    pub(crate) fn scope(&self) -> BlockScope {
+        self.origin.scope
+    }
+
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// What it takes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        cost(&self.contents) + ORIGIN_BYTES
+    }
+}
+
+/// How far a walk along a list has come.
+#[derive(Debug)]
+pub(crate) struct Position {
+    list: ListName,
+    from_newest: bool,
+    after: Option<Key>,
+    is_at_end: bool,
+}
+
+impl Position {
+    /// At one of the ends of a list.
+    pub(crate) fn start(list: ListName, from_newest: bool) -> Position {
+        Position {
+            list,
+            from_newest,
+            after: None,
+            is_at_end: false,
+        }
+    }
+
+    /// Whether the walk has come to the other end, or lost its way because the last block moved.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
 }
 
 struct State {
@@ -50,9 +122,10 @@ impl Shard {
     /// Looks a block up, or leaves a flight for it. The flight has no leader yet.
     pub(crate) fn find(&self, key: &Key, fingerprint: u64, how: Use, now_ns: u64) -> Answer {
         let mut state = self.0.lock();
-        let memory = match state.lists.find(key, how, now_ns) {
-            Found::Here(kept, is_first_use) if kept.fingerprint == fingerprint => {
-                return Answer::Hit(kept.contents, is_first_use);
+        let part = |kept: &Kept| (kept.contents.clone(), kept.fingerprint);
+        let memory = match state.lists.find_part(key, how, now_ns, part) {
+            Found::Here((contents, found), is_first_use) if found == fingerprint => {
+                return Answer::Hit(contents, is_first_use);
             }
             Found::Here(..) => return Answer::Stranger,
             Found::Away(memory) => memory,
@@ -71,8 +144,10 @@ impl Shard {
 
     /// Looks a block up, which leaves no trace.
     pub(crate) fn peek(&self, key: &Key, fingerprint: u64) -> Option<Contents> {
-        match self.0.lock().lists.find(key, Use::Prefetch, 0) {
-            Found::Here(kept, _) if kept.fingerprint == fingerprint => Some(kept.contents),
+        let part = |kept: &Kept| (kept.contents.clone(), kept.fingerprint);
+        let mut state = self.0.lock();
+        match state.lists.find_part(key, Use::Prefetch, 0, part) {
+            Found::Here((contents, found), _) if found == fingerprint => Some(contents),
             _ => None,
         }
     }
@@ -92,8 +167,8 @@ impl Shard {
         key: &Key,
         flight: &Arc<Flight>,
         answer: Result<Contents, ReadError>,
-        how: Use,
-        now_ns: u64,
+        origin: Option<Arc<Origin>>,
+        (how, now_ns): (Use, u64),
     ) {
         let mut state = self.0.lock();
         state.end(key, flight);
@@ -101,8 +176,10 @@ impl Shard {
             let kept = Kept {
                 contents: contents.clone(),
                 fingerprint: flight.fingerprint,
+                origin,
             };
-            state.lists.insert(*key, kept, cost(contents), how, now_ns);
+            let size = kept.cost();
+            state.lists.insert(*key, kept, size, how, now_ns);
         }
         drop(state);
         flight.land(Landing::Answer(answer));
@@ -116,24 +193,58 @@ impl Shard {
 
     /// Keeps a block that was just written. What was known of the key is replaced, and a read
     /// under way will not be kept.
-    pub(crate) fn insert(&self, key: Key, fingerprint: u64, contents: Contents, now_ns: u64) {
+    pub(crate) fn insert(
+        &self,
+        key: Key,
+        fingerprint: u64,
+        contents: Contents,
+        origin: Option<Arc<Origin>>,
+        now_ns: u64,
+    ) {
         let mut state = self.0.lock();
         state.disown(&key);
         debug_assert!(
             !state.flights.contains_key(&key),
             "a read that was under way does not bring back the earlier contents"
         );
-        let size = cost(&contents);
         let kept = Kept {
             contents,
             fingerprint,
+            origin,
         };
+        let size = kept.cost();
         state.lists.insert(key, kept, size, Use::Demand, now_ns);
     }
 
-    /// The reader keeps the block itself.
-    pub(crate) fn pass(&self, key: &Key) {
-        self.0.lock().lists.pass(key);
+    /// The next blocks of a pool along a list that may enter the second level, and how many bytes
+    /// were passed, others included.
+    pub(crate) fn candidates(&self, pool: u64, position: &mut Position) -> (Vec<Candidate>, u64) {
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        let state = self.0.lock();
+        let (list, from_newest) = (position.list, position.from_newest);
+        let visit = |key: &Key, kept: &Kept, size: u64| {
+            bytes += size;
+            if let Some(origin) = kept.origin.as_ref().filter(|_| key.pool == pool) {
+                found.push(Candidate::new(origin.clone(), kept.contents.clone()));
+            }
+        };
+        let after = position.after;
+        let last = state
+            .lists
+            .walk(list, from_newest, after, WALK_BLOCKS_MAX, visit);
+        drop(state);
+        position.is_at_end = last.is_none();
+        position.after = last;
+        (found, bytes)
+    }
+
+    /// The reader keeps the block itself. Gives the block if it is not kept here any more, and may
+    /// enter the second level.
+    pub(crate) fn pass(&self, key: &Key) -> Option<Candidate> {
+        let kept = self.0.lock().lists.pass(key)?;
+        let origin = kept.origin?;
+        Some(Candidate::new(origin, kept.contents))
     }
 
     /// Forgets a block.
@@ -191,6 +302,18 @@ impl State {
         if let Some(flight) = self.flights.remove(key) {
             flight.make_stale();
         }
+    }
+}
+
+impl Kept {
+    /// What it takes of memory.
+    fn cost(&self) -> u64 {
+        let origin = if self.origin.is_some() {
+            ORIGIN_BYTES
+        } else {
+            0
+        };
+        cost(&self.contents) + origin
     }
 }
 

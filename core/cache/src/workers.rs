@@ -14,6 +14,7 @@ use crate::cache::{Cache, Leader};
 use crate::contents::Contents;
 use crate::key::Key;
 use crate::ranks;
+use crate::shard::Origin;
 use crate::single_flight::Flight;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,8 +38,11 @@ pub(crate) struct Job {
     pool: u64,
     /// When its blocks were looked up, in nanoseconds of the host's clock.
     looked_up_ns: u64,
-    blocks: VecDeque<(ReadRequest, Key, Arc<Flight>)>,
+    blocks: VecDeque<Wanted>,
 }
+
+/// A block to be read: what for, its flight, and its origin if it may enter the second level.
+type Wanted = (ReadRequest, Key, Arc<Flight>, Option<Arc<Origin>>);
 
 impl Job {
     pub(crate) fn new(cache: Arc<Cache>, io: Arc<BlockIo>, pool: u64, looked_up_ns: u64) -> Job {
@@ -51,8 +55,14 @@ impl Job {
         }
     }
 
-    pub(crate) fn add(&mut self, request: ReadRequest, key: Key, flight: Arc<Flight>) {
-        self.blocks.push_back((request, key, flight));
+    pub(crate) fn add(
+        &mut self,
+        request: ReadRequest,
+        key: Key,
+        flight: Arc<Flight>,
+        origin: Option<Arc<Origin>>,
+    ) {
+        self.blocks.push_back((request, key, flight, origin));
     }
 
     /// Reads everything that has no leader yet.
@@ -62,31 +72,31 @@ impl Job {
         while !self.blocks.is_empty() {
             let batch = self.take_batch();
             let cache = self.cache.clone();
-            let led: Vec<(ReadRequest, Leader<'_>)> = batch
+            let led: Vec<(ReadRequest, Leader<'_>, Option<Arc<Origin>>)> = batch
                 .into_iter()
-                .filter(|(_, _, flight)| flight.try_lead())
-                .filter(|(_, key, flight)| {
+                .filter(|(_, _, flight, _)| flight.try_lead())
+                .filter(|(_, key, flight, _)| {
                     let is_wanted = !flight.is_stale();
                     if !is_wanted {
                         cache.shard(key).abandon(key, flight);
                     }
                     is_wanted
                 })
-                .map(|(request, key, flight)| {
+                .map(|(request, key, flight, origin)| {
                     let shard = cache.shard(&key);
-                    (request, Leader { shard, key, flight })
+                    (request, Leader { shard, key, flight }, origin)
                 })
                 .collect();
-            let requests: Vec<ReadRequest> = led.iter().map(|(request, _)| *request).collect();
+            let requests: Vec<ReadRequest> = led.iter().map(|(request, ..)| *request).collect();
             let answers = self.io.read_many(&requests, &operation);
-            for ((request, leader), answer) in led.iter().zip(answers) {
+            for ((request, leader, origin), answer) in led.into_iter().zip(answers) {
                 let contents = answer.map(|block| Contents::of(&request.pointer, block));
-                leader.land(contents, Use::Prefetch, operation.started_ns());
+                leader.land(contents, origin, (Use::Prefetch, operation.started_ns()));
             }
         }
     }
 
-    fn take_batch(&mut self) -> Vec<(ReadRequest, Key, Arc<Flight>)> {
+    fn take_batch(&mut self) -> Vec<Wanted> {
         let mut batch = Vec::new();
         let mut bytes = 0;
         while bytes < BATCH_BYTES
@@ -103,7 +113,7 @@ impl Job {
 impl Drop for Job {
     /// What was not read has no leader, or another one.
     fn drop(&mut self) {
-        for (_, key, flight) in self.blocks.drain(..) {
+        for (_, key, flight, _) in self.blocks.drain(..) {
             if flight.try_lead() {
                 self.cache.shard(&key).abandon(&key, &flight);
             }

@@ -82,7 +82,7 @@ fn what_was_written_is_there_and_what_was_freed_is_not() {
     let block = Block::from_slice(&data);
     fixture
         .cache
-        .insert(&pointer, block.clone(), &Operation::unmeasured());
+        .insert(&pointer, SCOPE, block.clone(), &Operation::unmeasured());
     fixture.pool.damage(pointer.dva_words[0], 5);
     assert!(fixture.read(&pointer).unwrap().is_same(&block));
     fixture.cache.forget(&pointer);
@@ -106,7 +106,7 @@ fn a_block_that_is_written_in_place_stays_readable_by_its_earlier_pointer() {
         assert_eq!(before.is_gang(), is_gang);
         if is_cached {
             let block = Block::from_slice(&old);
-            fixture.cache.insert(&before, block, &operation);
+            fixture.cache.insert(&before, SCOPE, block, &operation);
         }
         fixture.cache.keep_rewritten(&before, SCOPE, &operation);
         let mut again = request(&new, file_policy());
@@ -117,7 +117,7 @@ fn a_block_that_is_written_in_place_stays_readable_by_its_earlier_pointer() {
         fixture.cache.forget(&before);
         assert_eq!(&*fixture.read(&before).unwrap(), &old[..]);
         let block = Block::from_slice(&new);
-        fixture.cache.insert(&after, block, &operation);
+        fixture.cache.insert(&after, SCOPE, block, &operation);
         assert_eq!(&*fixture.read(&before).unwrap(), &old[..]);
         assert_eq!(&*fixture.read(&after).unwrap(), &new[..]);
         // A reader may hold the pointer when the txg is stored.

@@ -16,19 +16,20 @@ use crate::properties::table;
 use crate::properties::value::{Default as DefaultValue, Property};
 use std::sync::Arc;
 use tarn_block::{DatasetPolicy, Embedding, HoleBirth, RedundantMetadata};
-use tarn_object::{ObjectSet, Ownership, SetPolicy, read_head};
+use tarn_object::{ObjectSet, Ownership, SecondLevelUse, SetPolicy, read_head};
 use tarn_ondisk::objset::{Objset, ObjsetFlags, ObjsetType};
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, ZstdLevel};
 
-/// Properties that say how blocks are written.
-const POLICY: [&str; 5] = [
+/// Properties that say how blocks are written, to the pool and to cache devices.
+const POLICY: [&str; 6] = [
     "checksum",
     "compression",
     "copies",
     "redundant_metadata",
     "special_small_blocks",
+    "secondarycache",
 ];
 
 /// Whether a property says how blocks are written.
@@ -72,6 +73,7 @@ impl Namespace {
             ObjsetType::Zfs => self.open().heads.ownership(),
             _ => None,
         };
+        env.cache.use_second_level(id, policy.second_level);
         let set = ObjectSet::open(env.clone(), id, &root, policy, owner, operation);
         set.map_err(in_set)
     }
@@ -158,6 +160,11 @@ pub(crate) fn policy_of(
         },
         counts_objects: has_flag(ObjsetFlags::OBJECT_ACCOUNTING_COMPLETE),
         counts_projects: has_flag(ObjsetFlags::PROJECT_QUOTA_COMPLETE),
+        second_level: match get("secondarycache")? {
+            0 => SecondLevelUse::None,
+            1 => SecondLevelUse::Metadata,
+            _ => SecondLevelUse::All,
+        },
     })
 }
 

@@ -79,6 +79,7 @@ pub use set_sealing::{HeadSealing, NewSealedSet, ObjectForm, SealedBlock};
 pub use sync::{discard_changes, sync_objsets};
 /// The unit in which contents are read: verified, plain, shared, unchangeable.
 pub use tarn_block::Block;
+pub use tarn_cache::SecondLevelUse;
 pub use traverse::{Holes, Step, Visit, Visitor, WalkOptions, Walked, walk_object, walk_objset};
 pub use tx::{OpenTx, SyncTx, Tx, TxEstimate, Urgency};
 pub use txg::{FailMode, ThrottleStatistics, TxgLimits, Txgs, Wake};

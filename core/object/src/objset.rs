@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tarn_block::{Block, BlockScope, DatasetPolicy, HoleBirth};
-use tarn_cache::PoolCache;
+use tarn_cache::{PoolCache, SecondLevelUse};
 use tarn_host::Host;
 use tarn_host::lock::{Mutex, RwLock};
 use tarn_ondisk as ondisk;
@@ -140,6 +140,9 @@ pub struct SetPolicy {
     pub counts_objects: bool,
     /// Whether projects are counted as well (feature `project_quota`).
     pub counts_projects: bool,
+    /// The property `secondarycache`. It counts for heads; what is opened only to be read, such as
+    /// a snapshot, leaves what its object set has as it is.
+    pub second_level: SecondLevelUse,
 }
 
 impl SetPolicy {
@@ -150,6 +153,7 @@ impl SetPolicy {
             holes: HoleBirth::Recorded,
             counts_objects: true,
             counts_projects: true,
+            second_level: SecondLevelUse::All,
         }
     }
 }
@@ -353,6 +357,7 @@ impl ObjectSet {
                 objset.flags = objset.flags.with(ObjsetFlags::PROJECT_QUOTA_COMPLETE);
             }
         }
+        env.cache.use_second_level(id, policy.second_level);
         let set = ObjectSet::assemble(env, id, BlockPointer::HOLE, objset, policy, owner)
             .expect("a dnode we made can be walked");
         set.change_head(tx, |_| {});
@@ -467,6 +472,8 @@ impl ObjectSet {
     /// Sets how blocks are written from now on, after a change of properties.
     pub fn set_policy(&self, policy: SetPolicy) {
         *self.context.policy.write() = policy;
+        let cache = &self.context.env.cache;
+        cache.use_second_level(self.context.id, policy.second_level);
     }
 
     /// Its owners, if they are counted.

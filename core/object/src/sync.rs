@@ -375,11 +375,9 @@ fn store_heads(
             }
             entry.born(root);
         }
-        entry
-            .set
-            .env()
-            .cache
-            .insert(root, contents, storing.operation);
+        let scope = BlockScope::of_head(entry.set.id());
+        let cache = &entry.set.env().cache;
+        cache.insert(root, scope, contents, storing.operation);
         let mut head = entry.set.head.lock();
         head.root = *root;
         head.changed_in.retain(|txg| *txg != storing.phase.txg);

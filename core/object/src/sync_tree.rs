@@ -616,7 +616,9 @@ impl TreeJob {
             && !new.is_hole()
             && !new.is_embedded()
         {
-            self.cache().insert(&new, contents, storing.operation);
+            let scope = self.scope_of(slot);
+            self.cache()
+                .insert(&new, scope, contents, storing.operation);
         }
         match slot {
             Slot::Tree { level, block } => self.edits[usize::from(level)].push((block, new)),

@@ -38,6 +38,7 @@ pub mod block_pointer;
 pub mod bookmark;
 pub mod bpobj;
 pub mod bptree;
+pub mod cache_device;
 pub mod checksum;
 pub mod compression;
 pub mod dataset;

@@ -94,6 +94,9 @@ impl Pool {
         guid: Guid,
         operation: &Operation,
     ) -> Result<(), TaskError> {
+        if kind == AuxiliaryKind::Cache {
+            self.cache().remove_cache_device(guid);
+        }
         self.run_in_sync(operation, move |scope| {
             scope
                 .pool
@@ -127,31 +130,64 @@ impl Pool {
             "a labelled spare has a guid"
         );
         self.run_in_sync(operation, move |scope| {
-            let writer = scope.writer;
-            let id = match writer.directory().find(SPARES)?.filter(|id| !id.is_zero()) {
-                Some(id) => id,
-                None => {
-                    let id = writer.create_list()?;
-                    writer.write_list(id, &NvList::new())?;
-                    writer.link(SPARES, id)?;
-                    id
-                }
-            };
-            let mut list = writer.directory().packed_list(id)?;
-            let kind = AuxiliaryKind::Spare;
-            let all = list.optional_lists(list_of(kind)).ok().flatten();
-            let mut all: Vec<NvList> = all.unwrap_or(&[]).to_vec();
-            all.extend(spares.iter().map(VdevConfig::to_mos_list));
-            list.set(list_of(kind), NvValue::Lists(all));
-            writer.write_list(id, &list)?;
-            let vdevs = scope.pool.vdevs();
-            let mut devices = vdevs.auxiliary();
-            devices.spares.extend(spares);
-            vdevs.set_auxiliary(devices);
+            enlist(scope, AuxiliaryKind::Spare, &spares)?;
             Ok(Ok(()))
         })?;
         Ok(())
     }
+}
+
+/// Adds devices to the list of hot spares or cache devices in the syncing txg.
+#[doc(alias = "spa_set_aux_vdevs")]
+pub(crate) fn enlist(
+    scope: &SyncScope<'_>,
+    kind: AuxiliaryKind,
+    new: &[VdevConfig],
+) -> Result<(), PoolError> {
+    let vdevs = scope.pool.vdevs();
+    let mut devices = vdevs.auxiliary();
+    match kind {
+        AuxiliaryKind::Spare => devices.spares.extend_from_slice(new),
+        AuxiliaryKind::Cache => devices.caches.extend_from_slice(new),
+    }
+    change_list(scope, kind, |all| {
+        all.extend(new.iter().map(VdevConfig::to_mos_list));
+    })?;
+    vdevs.set_auxiliary(devices);
+    Ok(())
+}
+
+/// Stores the hot spares or cache devices as they are now, in the syncing txg.
+pub(crate) fn relist(scope: &SyncScope<'_>, kind: AuxiliaryKind) -> Result<(), PoolError> {
+    let devices = scope.pool.vdevs().auxiliary();
+    let lists = devices.of(kind).iter().map(VdevConfig::to_mos_list);
+    change_list(scope, kind, |all| *all = lists.collect())
+}
+
+/// Changes the list of devices of a kind in the MOS; an object for it is made if there is none.
+#[doc(alias = "spa_sync_aux_dev")]
+fn change_list(
+    scope: &SyncScope<'_>,
+    kind: AuxiliaryKind,
+    change: impl FnOnce(&mut Vec<NvList>),
+) -> Result<(), PoolError> {
+    let writer = scope.writer;
+    let name = object_of(kind);
+    let id = match writer.directory().find(name)?.filter(|id| !id.is_zero()) {
+        Some(id) => id,
+        None => {
+            let id = writer.create_list()?;
+            writer.write_list(id, &NvList::new())?;
+            writer.link(name, id)?;
+            id
+        }
+    };
+    let mut list = writer.directory().packed_list(id)?;
+    let all = list.optional_lists(list_of(kind)).ok().flatten();
+    let mut all: Vec<NvList> = all.unwrap_or(&[]).to_vec();
+    change(&mut all);
+    list.set(list_of(kind), NvValue::Lists(all));
+    writer.write_list(id, &list)
 }
 
 /// Removes a device from the list of hot spares or cache devices in the syncing txg. Gives what the

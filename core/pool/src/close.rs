@@ -80,6 +80,7 @@ impl Pool {
             self.give_up();
         }
         self.heartbeats.stop();
+        self.cache().stop_feeding();
         self.txgs().stop();
         self.stop_scan_workers();
         self.end_sync();
@@ -113,6 +114,7 @@ impl Pool {
     pub(crate) fn abandon(&self) {
         self.heartbeats.stop();
         self.vdevs().give_up();
+        self.cache().stop_feeding();
         self.end_sync();
         self.txgs().stop();
         self.txgs().forget_dirty();

@@ -41,18 +41,19 @@ use tarn_ondisk::nvlist::{NvList, NvValue};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::pool_directory::{
-    CHECKSUM_SALT, CREATION_VERSION, DEFLATE, POOL_DIRECTORY, SPARES,
+    CACHE_DEVICES, CHECKSUM_SALT, CREATION_VERSION, DEFLATE, POOL_DIRECTORY, SPARES,
 };
 use tarn_ondisk::uberblock::Uberblock;
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg};
 use tarn_probe::{Operation, OperationKind};
 use tarn_space::{Space, SpaceOptions};
 use tarn_transform::Salt;
-use tarn_vdev::label_config::spare_label;
+use tarn_vdev::label_config::{cache_label, spare_label};
 use tarn_vdev::labels::create_labels;
-use tarn_vdev::sizes::{self, SectorShifts};
+use tarn_vdev::sizes::{self, SectorShifts, choose_ashift};
 use tarn_vdev::{
-    Leaf, OpenOptions, PoolFacts, PoolState, TopLevelConfig, VdevConfig, VdevKind, VdevTree,
+    AuxiliaryDevices, Leaf, OpenOptions, PoolFacts, PoolState, TopLevelConfig, VdevConfig,
+    VdevKind, VdevTree,
 };
 
 /// The first txg of a pool. Frees of the three before it could be reused, if there were any.
@@ -69,6 +70,8 @@ pub struct CreateRequest<'a> {
     pub vdevs: Vec<NewVdev>,
     /// Hot spares.
     pub spares: Vec<VdevConfig>,
+    /// Cache devices.
+    pub caches: Vec<VdevConfig>,
     /// `ashift`; none to take the devices' sector sizes.
     pub ashift: Option<u32>,
     /// Features to enable.
@@ -211,8 +214,11 @@ impl Pool {
         let vdevs = VdevTree::open(host, &root, &OpenOptions::new_pool())?;
         let facts = first_facts(&request, guid);
         write_first_labels(&vdevs, &facts, txg)?;
-        let spares = label_spares(host, VERSION_FEATURES, &request.spares)?;
-        let pool = assemble(host, cache, &request, &spares, vdevs, facts, operation)?;
+        let auxiliary = AuxiliaryDevices {
+            spares: label_spares(host, VERSION_FEATURES, &request.spares)?,
+            caches: label_caches(host, VERSION_FEATURES, &request.caches, request.ashift)?,
+        };
+        let pool = assemble(host, cache, &request, &auxiliary, vdevs, facts, operation)?;
         pool.follow_multihost(operation)?;
         pool.start_sync();
         let records = crate::history::read(pool.directory(operation), operation);
@@ -307,12 +313,48 @@ pub(crate) fn label_spares(
     Ok(labelled)
 }
 
+/// Gives cache devices their guids, sector sizes and labels.
+pub(crate) fn label_caches(
+    host: &Host,
+    version: u64,
+    caches: &[VdevConfig],
+    ashift: Option<u32>,
+) -> Result<Vec<VdevConfig>, ImportError> {
+    let label = |cache: &VdevConfig| {
+        let mut cache = cache.clone();
+        cache.guid = new_guid(host);
+        let path = cache.path.as_ref().map(ToString::to_string);
+        let path = path.unwrap_or_default();
+        let mode = tarn_host::OpenMode::ReadWriteExclusive;
+        let window = tarn_vdev::open_window(host, std::path::Path::new(&path), mode)?;
+        let info = window.info();
+        let sectors = match info.is_block_device {
+            true => SectorShifts::from_bytes(
+                u64::from(info.logical_sector_bytes),
+                u64::from(info.physical_sector_bytes),
+            ),
+            false => SectorShifts::FILE,
+        };
+        if info.is_block_device {
+            cache.kind = VdevKind::Disk;
+            cache.whole_disk = Some(false);
+        }
+        // As in OpenZFS, an `ashift` below the device's sector size is ignored.
+        let given = ashift.filter(|shift| *shift >= sectors.logical);
+        let shift = given.or_else(|| choose_ashift(&[sectors]));
+        cache.cache_ashift = Some(shift.ok_or(ImportError::SectorsTooLarge)?);
+        create_labels(&window, &cache_label(version, &cache))?;
+        Ok(cache)
+    };
+    caches.iter().map(label).collect()
+}
+
 /// Assembles the pool and stores its first txg.
 fn assemble(
     host: &Host,
     cache: &Arc<Cache>,
     request: &CreateRequest<'_>,
-    spares: &[VdevConfig],
+    auxiliary: &AuxiliaryDevices,
     vdevs: Arc<VdevTree>,
     facts: PoolFacts,
     operation: &Operation,
@@ -365,7 +407,7 @@ fn assemble(
         vdevs: &vdevs,
         io: &io,
         salt,
-        spares,
+        auxiliary,
     };
     let (namespace, features) = parts.fill_mos(writer)?;
     let uberblock = empty_uberblock(&vdevs);
@@ -429,7 +471,7 @@ struct Making<'a> {
     vdevs: &'a Arc<VdevTree>,
     io: &'a Arc<BlockIo>,
     salt: [u8; 32],
-    spares: &'a [VdevConfig],
+    auxiliary: &'a AuxiliaryDevices,
 }
 
 impl Making<'_> {
@@ -522,12 +564,18 @@ impl Making<'_> {
         if !request.properties.is_empty() {
             properties::store(writer, &request.properties)?;
         }
-        if !self.spares.is_empty() {
-            let spares = self.spares.iter().map(VdevConfig::to_mos_list).collect();
-            let list = NvList::new().with("spares", NvValue::Lists(spares));
-            let id = writer.create_list()?;
-            writer.write_list(id, &list)?;
-            writer.link(SPARES, id)?;
+        let lists = [
+            (SPARES, "spares", &self.auxiliary.spares),
+            (CACHE_DEVICES, "l2cache", &self.auxiliary.caches),
+        ];
+        for (object, name, devices) in lists {
+            if !devices.is_empty() {
+                let devices = devices.iter().map(VdevConfig::to_mos_list).collect();
+                let list = NvList::new().with(name, NvValue::Lists(devices));
+                let id = writer.create_list()?;
+                writer.write_list(id, &list)?;
+                writer.link(object, id)?;
+            }
         }
         Ok(())
     }

@@ -11,6 +11,7 @@
 pub mod add;
 pub mod attach;
 mod auxiliary_devices;
+mod cache_vdevs;
 pub mod checkpoint;
 mod claim_logs;
 mod clean_up;
@@ -69,6 +70,7 @@ mod vdev_objects;
 pub mod vdev_properties;
 mod written_configuration;
 
+pub use cache_vdevs::CacheContents;
 pub use cloned_blocks::CloneSums;
 pub use close::Leaving;
 pub use create::{CreateRequest, NewVdev};

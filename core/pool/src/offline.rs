@@ -29,6 +29,9 @@ impl Pool {
         operation: &Operation,
     ) -> Result<(), VdevChangeError> {
         self.require_writable()?;
+        if self.take_cache_out(guid, how, operation)? {
+            return Ok(());
+        }
         let log = self.log_with(guid);
         let _hold = match log {
             Some(log) => Some(self.empty_log(log, operation)?),
@@ -58,6 +61,9 @@ impl Pool {
         operation: &Operation,
     ) -> Result<Standing, VdevChangeError> {
         self.require_writable()?;
+        if let Some(standing) = self.bring_cache_back(guid, operation)? {
+            return Ok(standing);
+        }
         let Some(log) = self.log_with(guid) else {
             let labels = ExpectedLabels::OfPool(self.facts().guid);
             let standing = self.vdevs().bring_online(guid, labels);

@@ -49,6 +49,7 @@ impl Pool {
             let old = pool.vdevs().config().guid;
             pool.vdevs().change_config(|root| root.guid = new);
             scope.change_facts(move |facts| facts.guid = new);
+            pool.cache().set_pool_guid(new);
             scope.context.record(InternalEvent {
                 name: "guid change",
                 dataset: None,

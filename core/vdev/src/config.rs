@@ -213,6 +213,8 @@ pub struct VdevConfig {
     pub not_present: bool,
     /// What only a top-level vdev has.
     pub top_level: Option<TopLevelConfig>,
+    /// The sectors of a cache device, which is in no top-level vdev, are `2^n` bytes.
+    pub cache_ashift: Option<u32>,
     /// The space map with its dirty time log.
     pub dtl: Option<ObjectId>,
     /// The txg in which it joined the pool.
@@ -304,6 +306,7 @@ impl VdevConfig {
             is_spare: false,
             not_present: false,
             top_level: None,
+            cache_ashift: None,
             dtl: None,
             create_txg: Txg::ZERO,
             condition: StoredCondition::default(),
@@ -337,6 +340,7 @@ impl VdevConfig {
             is_spare: flag("is_spare")?,
             not_present: flag("not_present")?,
             top_level: TopLevelConfig::parse(list)?,
+            cache_ashift: cache_ashift(list)?,
             dtl: list.optional_u64("DTL")?.map(ObjectId::from),
             create_txg: Txg::from(list.optional_u64("create_txg")?.unwrap_or(0)),
             condition: StoredCondition {
@@ -510,8 +514,8 @@ impl VdevConfig {
     fn to_list(&self, is_wanted: &dyn Fn(&Text) -> bool) -> NvList {
         let mut list = NvList::new();
         list.set("type", self.kind.name());
-        // A hot spare has no index.
-        if !self.is_idle_spare() {
+        // Hot spares and cache devices have no index.
+        if !self.is_idle_spare() && self.cache_ashift.is_none() {
             list.set("id", self.id);
         }
         list.set("guid", self.guid.get());
@@ -537,6 +541,9 @@ impl VdevConfig {
         set_if(&mut list, "is_spare", self.is_spare);
         if let Some(top_level) = &self.top_level {
             top_level.write_to(&mut list);
+        }
+        if let Some(shift) = self.cache_ashift {
+            list.set("ashift", u64::from(shift));
         }
         if let Some(object) = self.dtl {
             list.set("DTL", object.get());
@@ -601,6 +608,21 @@ impl VdevConfig {
             }
         }
         Ok(())
+    }
+}
+
+/// The sector shift of a vdev without a size, which only a cache device has.
+fn cache_ashift(list: &NvList) -> Result<Option<u32>, ConfigError> {
+    let Some(found) = list.optional_u64("ashift")? else {
+        return Ok(None);
+    };
+    if list.optional_u64("asize")?.is_some() || list.optional_u64("metaslab_array")?.is_some() {
+        return Ok(None);
+    }
+    match u32::try_from(found) {
+        Ok(shift) if (ASHIFT_MIN..=ASHIFT_MAX).contains(&shift) => Ok(Some(shift)),
+        // A malformed one is replaced by that of the device.
+        _ => Ok(None),
     }
 }
 

@@ -28,7 +28,7 @@ impl VdevTree {
     #[doc(alias = "vdev_fault")]
     pub fn fault(&self, guid: Guid) -> bool {
         let Some((top, leaf)) = self.top_and_leaf(guid) else {
-            return false;
+            return self.fault_cache_device(guid);
         };
         leaf.is_usable()
             && self.may_fault(&top, &leaf)
@@ -70,7 +70,7 @@ impl VdevTree {
     #[doc(alias = "vdev_degrade")]
     pub fn degrade(&self, guid: Guid) -> bool {
         let standing = exceeded(VdevState::Degraded);
-        let leaf = self.leaf(guid);
+        let leaf = self.leaf(guid).or_else(|| self.cache_leaf(guid));
         let is_degraded = leaf.is_some_and(|leaf| leaf.change_standing(Standing::ONLINE, standing));
         if is_degraded {
             self.note_change();
@@ -82,7 +82,7 @@ impl VdevTree {
     /// degraded.
     #[doc(alias = "vdev_clear")]
     pub fn restore_degraded(&self, only: Option<Guid>) -> Vec<Guid> {
-        let leaves = self.leaves().into_iter();
+        let leaves = self.leaves().into_iter().chain(self.cache_leaves());
         let meant = leaves.filter(|leaf| only.is_none_or(|only| only == leaf.guid));
         let degraded = [Reason::ErrorsExceeded, Reason::External]
             .map(|reason| Standing::because(VdevState::Degraded, reason));

@@ -187,16 +187,28 @@ impl PoolFacts {
 }
 
 /// The label of a hot spare that is not in use.
-#[doc(alias = "vdev_aux_label_generate")]
 pub fn spare_label(version: u64, spare: &VdevConfig) -> NvList {
+    auxiliary_label(version, PoolState::Spare, spare)
+}
+
+/// The label of a cache device.
+pub fn cache_label(version: u64, cache: &VdevConfig) -> NvList {
+    auxiliary_label(version, PoolState::Cache, cache)
+}
+
+#[doc(alias = "vdev_aux_label_generate")]
+fn auxiliary_label(version: u64, state: PoolState, vdev: &VdevConfig) -> NvList {
     let mut list = NvList::new()
         .with("version", version)
-        .with("state", PoolState::Spare.number())
-        .with("guid", spare.guid.get());
+        .with("state", state.number())
+        .with("guid", vdev.guid.get());
+    if let Some(shift) = vdev.cache_ashift {
+        list.set("ashift", u64::from(shift));
+    }
     let texts = [
-        ("path", &spare.path),
-        ("devid", &spare.device_id),
-        ("phys_path", &spare.physical_path),
+        ("path", &vdev.path),
+        ("devid", &vdev.device_id),
+        ("phys_path", &vdev.physical_path),
     ];
     for (name, text) in texts {
         if let Some(text) = text {

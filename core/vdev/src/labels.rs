@@ -40,8 +40,8 @@ use tarn_host::device::{Request, WriteData};
 use tarn_ondisk::declare::{ByteOrder, narrow, widen};
 use tarn_ondisk::label::{
     BOOT_ENVIRONMENT_BYTES, BOOT_ENVIRONMENT_OFFSET, CONFIGURATION_BYTES, CONFIGURATION_OFFSET,
-    LABEL_BYTES, LABEL_COUNT, RING_BYTES, RING_OFFSET, Ring, label_offset, pack_configuration,
-    unpack_configuration,
+    DATA_START_BYTES, LABEL_BYTES, LABEL_COUNT, RING_BYTES, RING_OFFSET, Ring, data_size,
+    label_offset, pack_configuration, unpack_configuration,
 };
 use tarn_ondisk::nvlist::{Encoding, NvList, Text};
 use tarn_ondisk::uberblock::Uberblock;
@@ -287,11 +287,38 @@ pub fn create_labels(window: &Window, list: &NvList) -> Result<(), LabelError> {
     write_and_flush(window, requests)
 }
 
-/// Overwrites all four labels with zeros: `zpool labelclear`.
+/// Overwrites those labels that verify with zeros, and the header of a cache device: `zpool
+/// labelclear`. What lies where another label was stays.
 ///
 /// # Errors
 /// The device cannot be written.
 #[doc(alias = "zpool_clear_label")]
+pub fn clear_valid_labels(window: &Window) -> Result<(), LabelError> {
+    let labels = read_labels(window);
+    let zeros = |length: u64| Arc::new(Buffer::zeroed(narrow(length)));
+    let mut requests = Vec::new();
+    let label = zeros(LABEL_BYTES);
+    for index in (0..LABEL_COUNT)
+        .zip(&labels)
+        .filter(|(_, label)| label.is_ok())
+    {
+        if let Some(start) = label_offset(window.size_bytes(), index.0) {
+            requests.push(Request::write(window.device_offset(start), label.clone()));
+        }
+    }
+    let state = best_label(&labels).and_then(Label::state);
+    if state == Some(PoolState::Cache) && data_size(window.size_bytes()).is_some() {
+        let sector_bytes = u64::from(window.info().logical_sector_bytes).max(512);
+        let header = window.device_offset(DATA_START_BYTES);
+        requests.push(Request::write(header, zeros(sector_bytes)));
+    }
+    write_and_flush(window, requests)
+}
+
+/// Overwrites all four labels with zeros.
+///
+/// # Errors
+/// The device cannot be written.
 pub fn clear_labels(window: &Window) -> Result<(), LabelError> {
     let starts = (0..LABEL_COUNT).filter_map(|index| label_offset(window.size_bytes(), index));
     let zeros = Arc::new(Buffer::zeroed(narrow(LABEL_BYTES)));

@@ -28,6 +28,8 @@
 //! block pointers, space maps, transactions. Callers say which bytes are right, and when to flush.
 
 pub mod auxiliary;
+mod cache_devices;
+mod cache_leaf;
 pub mod config;
 pub mod copy_ranges;
 pub mod dtl;
@@ -66,6 +68,7 @@ pub mod tree;
 pub mod write;
 
 pub use auxiliary::{AuxiliaryDevices, AuxiliaryKind};
+pub use cache_leaf::CacheDevice;
 pub use config::{TopLevelConfig, VdevConfig, VdevKind};
 pub use dtl::Dtl;
 pub use error::{ConfigError, LabelError, LeafFailure, OpenError, VdevReadError, VdevWriteError};

@@ -401,6 +401,7 @@ impl VdevTree {
         for leaf in self.leaves() {
             leaf.give_up();
         }
+        self.give_up_cache_devices();
     }
 
     /// The longest time for which a device with requests under way has not answered any.

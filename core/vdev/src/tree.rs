@@ -10,6 +10,7 @@
 //! - The tree and its configuration have the same leaves.
 
 use crate::auxiliary::{AuxiliaryDevices, AuxiliaryKind};
+use crate::cache_leaf::CacheDevice;
 use crate::config::{VdevConfig, VdevKind};
 use crate::error::OpenError;
 use crate::health::{ErrorCounts, Reason, Standing, VdevHealth, VdevState};
@@ -157,6 +158,7 @@ pub(crate) struct TreeState {
     pub(crate) tops: Vec<Arc<TopVdev>>,
     pub(crate) biases: Vec<AllocationBias>,
     pub(crate) auxiliary: AuxiliaryDevices,
+    pub(crate) cache_devices: Vec<Arc<CacheDevice>>,
 }
 
 impl VdevTree {
@@ -197,6 +199,7 @@ impl VdevTree {
                     tops,
                     biases,
                     auxiliary: AuxiliaryDevices::default(),
+                    cache_devices: Vec::new(),
                 },
             ),
             changes: AtomicU64::new(0),
@@ -288,8 +291,11 @@ impl VdevTree {
         self.state.write().auxiliary = devices;
     }
 
-    /// Removes a hot spare or cache device.
+    /// Removes a hot spare or cache device, and closes it.
     pub fn remove_auxiliary(&self, kind: AuxiliaryKind, guid: Guid) {
+        if kind == AuxiliaryKind::Cache {
+            self.close_cache_device(guid);
+        }
         let mut state = self.state.write();
         state
             .auxiliary
@@ -466,12 +472,14 @@ impl VdevTree {
                 leaf.errors.clear();
             }
         }
+        self.clear_cache_errors(is_meant);
     }
 
     /// Closes all devices. Requests under way are finished; afterwards every leaf is unavailable.
     pub fn close(&self) {
         self.reports.close();
         self.leaves().iter().for_each(|leaf| leaf.close());
+        self.close_cache_devices();
         *self.unflushed.lock() = UnflushedWrites::default();
     }
 }

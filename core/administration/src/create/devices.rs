@@ -35,6 +35,8 @@ pub(crate) struct Layout {
     pub(crate) vdevs: Vec<NewVdev>,
     /// Hot spares.
     pub(crate) spares: Vec<VdevConfig>,
+    /// Cache devices.
+    pub(crate) caches: Vec<VdevConfig>,
 }
 
 /// The command that asks, as far as the checks of devices need it.
@@ -304,7 +306,11 @@ fn assemble(specs: &[VdevSpec], action: &str) -> Result<Layout, Refusal> {
                 is_log: true,
             }),
             VdevRole::Spare => layout.spares.push(config),
-            VdevRole::Cache => return Err(not_built("cache")),
+            VdevRole::Cache if !config.kind.is_leaf() => {
+                let reason = "a cache device is a single device";
+                return Err(Refusal::new(RefusalKind::Invalid, action, reason));
+            }
+            VdevRole::Cache => layout.caches.push(config),
             VdevRole::Special => return Err(not_built("special")),
             VdevRole::Dedup => return Err(not_built("dedup")),
         }

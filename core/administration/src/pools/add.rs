@@ -48,8 +48,8 @@ impl Administrator {
         };
         let layout = devices::check(&self.engine.host, &request.vdevs, &asking)?;
         let auxiliary = open.pool.vdevs().auxiliary();
-        let is_spare = |new: &VdevConfig| auxiliary.spares.iter().any(|old| old.path == new.path);
-        if layout.spares.iter().any(is_spare) {
+        let is_listed = |new: &VdevConfig| auxiliary.iter().any(|old| old.path == new.path);
+        if layout.spares.iter().chain(&layout.caches).any(is_listed) {
             return Err(Refusal::new(RefusalKind::Busy, action, SAME_DEVICE));
         }
         if request.dry_run {
@@ -71,6 +71,10 @@ impl Administrator {
         }
         if !layout.spares.is_empty() {
             let added = open.pool.add_spares(&layout.spares, operation);
+            added.map_err(refuse)?;
+        }
+        if !layout.caches.is_empty() {
+            let added = open.pool.add_caches(&layout.caches, ashift, operation);
             added.map_err(refuse)?;
         }
         self.engine.remember_pools(&[])?;

@@ -17,7 +17,7 @@ use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Guid;
 use tarn_pool::events::class::{CONFIG_SYNC, VDEV_CLEAR};
 use tarn_pool::{Mode, ResumeRefusal};
-use tarn_vdev::{VdevConfig, VdevState};
+use tarn_vdev::{AuxiliaryKind, VdevConfig, VdevState};
 
 /// How long reopening the devices may take.
 const PATIENCE: Duration = Duration::from_millis(1700);
@@ -61,6 +61,7 @@ impl Administrator {
         let failed = || -> Vec<Guid> {
             let vdevs = open.pool.vdevs();
             let root = vdevs.config();
+            // A cache device is not in the tree.
             let meant = only.map_or(Some(&root), |only| root.find(only));
             let leaves = meant.into_iter().flat_map(VdevConfig::leaves);
             let has_failed = |leaf: &&VdevConfig| {
@@ -68,7 +69,13 @@ impl Administrator {
                 let state = leaf.map(|leaf| leaf.standing().state);
                 state.is_some_and(|state| !state.is_usable() && state != VdevState::Offline)
             };
-            leaves.filter(has_failed).map(|leaf| leaf.guid).collect()
+            let leaves = leaves.filter(has_failed).map(|leaf| leaf.guid);
+            let caches = vdevs.cache_devices().into_iter().filter(|device| {
+                let state = device.standing().state;
+                let is_meant = only.is_none_or(|only| only == device.guid());
+                is_meant && !state.is_usable() && state != VdevState::Offline
+            });
+            leaves.chain(caches.map(|device| device.guid())).collect()
         };
         if failed().is_empty() {
             return Ok(());
@@ -132,6 +139,7 @@ impl Administrator {
 fn find_device(open: &OpenPool, device: &str) -> Result<Guid, Refusal> {
     match find_vdev(open, device) {
         Some(FoundVdev::Tree(vdev)) => Ok(vdev.config.guid),
+        Some(FoundVdev::Auxiliary(AuxiliaryKind::Cache, config)) => Ok(config.guid),
         _ => {
             let action = format!("cannot clear errors for {device}");
             Err(Refusal::new(RefusalKind::NotFound, action, NO_SUCH_DEVICE))

@@ -22,7 +22,7 @@ use tarn_engine::importing::apply_settings::remembered;
 use tarn_engine::importing::settings::{Occasion, PoolSettings};
 use tarn_engine::refusals::of_task;
 use tarn_ondisk::features::Feature;
-use tarn_pool::{CreateRequest, ImportError, Leaving, Pool, TaskError};
+use tarn_pool::{CacheContents, CreateRequest, ImportError, Leaving, Pool, TaskError};
 use tarn_posix::FileOwnership;
 use tarn_probe::Operation;
 use tarn_vdev::import_search::{DevicePaths, search};
@@ -76,7 +76,7 @@ impl Administrator {
         pool.set_fails_writers(is_given(&request.properties, "failmode", "continue"));
         pool.set_autotrim(is_given(&request.properties, "autotrim", "on"));
         let open = OpenPool::new(pool, altroot, remembered, self.engine.mounter.clone());
-        self.find_spares(&open, &request.vdevs, operation)?;
+        self.find_auxiliary(&open, &request.vdevs, operation)?;
         if let Err(refusal) = set_root(&open.pool, &request.name, root_acts, operation) {
             let closed = open.pool.close(Leaving::Destroyed, operation);
             return match closed {
@@ -213,6 +213,7 @@ impl Administrator {
             name: &request.name,
             vdevs: plan.layout.vdevs,
             spares: plan.layout.spares,
+            caches: plan.layout.caches,
             ashift: plan.settings.ashift,
             features: plan.features,
             properties: stored
@@ -234,15 +235,17 @@ impl Administrator {
             .map_err(|error| create_refusal(&request.name, &error))
     }
 
-    /// Records the hot spares of a new pool.
-    fn find_spares(
+    /// Records the hot spares and cache devices of a new pool, and begins to use the latter.
+    fn find_auxiliary(
         &self,
         open: &OpenPool,
         specs: &[VdevSpec],
         operation: &Operation,
     ) -> Result<(), Refusal> {
-        let spares = specs.iter().filter(|spec| spec.role == VdevRole::Spare);
-        let paths: Vec<PathBuf> = spares
+        let is_auxiliary =
+            |spec: &&VdevSpec| matches!(spec.role, VdevRole::Spare | VdevRole::Cache);
+        let auxiliary = specs.iter().filter(is_auxiliary);
+        let paths: Vec<PathBuf> = auxiliary
             .filter_map(|spec| spec.path.as_ref().map(PathBuf::from))
             .collect();
         let paths = DevicePaths::of(&search(&self.engine.host, &paths));
@@ -251,7 +254,9 @@ impl Administrator {
             .map_err(|error| {
                 let action = format!("cannot open '{}'", open.pool.name());
                 Refusal::new(RefusalKind::Device, action, error.to_string())
-            })
+            })?;
+        open.pool.start_caches(CacheContents::Keep, operation);
+        Ok(())
     }
 }
 

@@ -40,7 +40,9 @@ impl Administrator {
             let top = by_guid.get(&status.guid)?;
             Some(vdev_io(status, top, time_ns))
         });
-        let children: Vec<VdevIo> = tops.collect();
+        let caches = super::vdev_status::cache_devices(&open.pool).into_iter();
+        let caches = caches.map(|(status, health)| vdev_io(&status, &health, time_ns));
+        let children: Vec<VdevIo> = tops.chain(caches).collect();
         let space = super::properties::space_of(&open.pool);
         let mut whole = io_of(&health.statistics, time_ns);
         whole.name = open.pool.name().to_string();

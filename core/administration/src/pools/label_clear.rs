@@ -7,7 +7,7 @@ use crate::messages::{Done, Refusal, RefusalKind};
 use std::path::Path;
 use tarn_host::{FileKind, OpenMode};
 use tarn_vdev::in_use::{LabelledUse, labelled_use};
-use tarn_vdev::labels::clear_labels;
+use tarn_vdev::labels::clear_valid_labels;
 use tarn_vdev::{PoolState, Window, open_window};
 
 impl Administrator {
@@ -35,7 +35,7 @@ impl Administrator {
         self.refuse_used(device, &found, request.force)?;
         drop(window);
         let window: Window = open(OpenMode::ReadWriteExclusive)?;
-        clear_labels(&window).map_err(|error| {
+        clear_valid_labels(&window).map_err(|error| {
             let action = format!("failed to clear label for {device}");
             Refusal::new(RefusalKind::Device, action, error.to_string())
         })?;

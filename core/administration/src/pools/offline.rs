@@ -1,7 +1,7 @@
 //! `zpool offline`, `zpool online` and `zpool reopen`.
 
 use super::attach::find_leaf;
-use super::vdev_change::{TreeVdev, of_change};
+use super::vdev_change::{FoundVdev, TreeVdev, find_vdev, of_change};
 use super::vdev_status::state_word;
 use crate::administration::Call;
 use crate::administrator::Administrator;
@@ -10,9 +10,10 @@ use crate::messages::{Done, Refusal, RefusalKind};
 use std::sync::Arc;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::refusals::of_task;
+use tarn_ondisk::units::Guid;
 use tarn_pool::Mode;
 use tarn_probe::Operation;
-use tarn_vdev::OutOfUse;
+use tarn_vdev::{AuxiliaryKind, OutOfUse};
 
 impl Administrator {
     pub(crate) fn offline(
@@ -35,6 +36,11 @@ impl Administrator {
             operation,
             |open, device| {
                 let action = format!("cannot {verb} {device}");
+                if let Some(cache) = find_cache(open, device, &action)? {
+                    let out = open.pool.take_out_of_use(cache, how, operation);
+                    out.map_err(|error| of_change(action, &error))?;
+                    return Ok(cache_state(open, cache));
+                }
                 let vdev = find_switchable(open, device, &action)?;
                 let out = open.pool.take_out_of_use(vdev.config.guid, how, operation);
                 out.map_err(|error| of_change(action, &error))?;
@@ -59,6 +65,15 @@ impl Administrator {
                     true => format!("cannot expand {device}"),
                     false => format!("cannot online {device}"),
                 };
+                if let Some(cache) = find_cache(open, device, &action)? {
+                    if request.expand {
+                        let reason = "cannot expand cache devices";
+                        return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
+                    }
+                    let back = open.pool.bring_online(cache, operation);
+                    back.map_err(|error| of_change(action, &error))?;
+                    return Ok(cache_state(open, cache));
+                }
                 let vdev = find_switchable(open, device, &action)?;
                 let back = open.pool.bring_online(vdev.config.guid, operation);
                 back.map_err(|error| of_change(action.clone(), &error))?;
@@ -134,6 +149,25 @@ fn find_switchable(open: &OpenPool, device: &str, action: &str) -> Result<TreeVd
         return Err(Refusal::new(RefusalKind::Invalid, action, reason));
     }
     Ok(vdev)
+}
+
+/// The cache device of this name, if it is one.
+fn find_cache(open: &OpenPool, device: &str, action: &str) -> Result<Option<Guid>, Refusal> {
+    let Some(FoundVdev::Auxiliary(AuxiliaryKind::Cache, config)) = find_vdev(open, device) else {
+        return Ok(None);
+    };
+    if open.pool.mode() == Mode::ReadOnly {
+        let reason = "pool is read-only";
+        return Err(Refusal::new(RefusalKind::ReadOnly, action, reason));
+    }
+    Ok(Some(config.guid))
+}
+
+/// The present state of a cache device.
+fn cache_state(open: &OpenPool, guid: Guid) -> String {
+    let device = open.pool.vdevs().cache_device(guid);
+    let standing = device.map(|device| state_word(device.standing()).to_string());
+    standing.unwrap_or_default()
 }
 
 /// The present state of a device.

@@ -7,14 +7,10 @@ use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::messages::pool::{Remove, Removed, RemovedDevice};
 use crate::messages::{Refusal, RefusalKind};
-use std::path::Path;
 use std::sync::Arc;
 use tarn_engine::engine::OpenPool;
 use tarn_engine::refusals::of_task;
-use tarn_host::OpenMode;
 use tarn_probe::Operation;
-use tarn_vdev::labels::clear_labels;
-use tarn_vdev::{VdevConfig, open_window};
 
 /// The first pool version with holes among top-level vdevs.
 #[doc(alias = "SPA_VERSION_HOLES")]
@@ -90,34 +86,9 @@ impl Administrator {
                 }
                 let removed = open.pool.remove_auxiliary(kind, config.guid, operation);
                 removed.map_err(|error| of_task(action(), &error))?;
-                self.clear_auxiliary(&config);
             }
         }
         Ok(0)
-    }
-
-    /// Clears the labels of a removed device, unless it is a hot spare of another pool too.
-    fn clear_auxiliary(&self, config: &VdevConfig) {
-        let is_it = |other: &VdevConfig| other.guid == config.guid;
-        let is_others = self.engine.pools().iter().any(|open| {
-            let devices = open.pool.vdevs().auxiliary();
-            devices.iter().any(is_it)
-        });
-        let path = config.path.as_ref().and_then(|path| path.as_str());
-        let Some(path) = path.filter(|_| !is_others) else {
-            return;
-        };
-        if let Ok(window) = open_window(
-            &self.engine.host,
-            Path::new(path),
-            OpenMode::ReadWriteExclusive,
-        ) {
-            let found = tarn_vdev::in_use::labelled_use(&window);
-            if found.is_some_and(|found| found.guid == config.guid) {
-                // A device that cannot be written keeps its label: no pool lists the device.
-                drop(clear_labels(&window));
-            }
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use tarn_engine::engine::OpenPool;
 use tarn_host::Host;
 use tarn_ondisk::label::LABEL_BYTES;
 use tarn_ondisk::units::{AllocatedSize, Guid};
-use tarn_pool::Mode;
+use tarn_pool::{Mode, Pool};
 use tarn_vdev::health::vdev_name;
 use tarn_vdev::sizes::child_size_min;
 use tarn_vdev::{
@@ -82,7 +82,27 @@ pub(crate) fn layout_of_pool(open: &OpenPool, health: &VdevHealth) -> Vec<VdevSt
         |vdev: &&mut VdevStatus| !matches!(vdev.role, VdevRole::Spare | VdevRole::Cache);
     let in_tree = vdevs.iter_mut().filter(is_in_tree);
     in_tree.for_each(|vdev| super::free_space::add_status(pool, vdev));
+    for (status, _) in cache_devices(pool) {
+        if let Some(shown) = vdevs.iter_mut().find(|vdev| vdev.guid == status.guid) {
+            *shown = status;
+        }
+    }
     vdevs
+}
+
+/// The cache devices of an open pool that were opened, or could not be.
+pub(crate) fn cache_devices(pool: &Pool) -> Vec<(VdevStatus, VdevHealth)> {
+    let configs = pool.vdevs().auxiliary().caches.into_iter();
+    let shown = configs.filter_map(|config| {
+        let device = pool.vdevs().cache_device(config.guid)?;
+        let health = device.health(&config);
+        let mut status = vdev(&health, VdevRole::Cache);
+        status.size_bytes = health.asize.get();
+        status.allocated_bytes = device.allocated_bytes();
+        status.fragmentation_percent = Some(0);
+        Some((status, health))
+    });
+    shown.collect()
 }
 
 /// The vdevs of a pool that is not open.

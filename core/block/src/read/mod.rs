@@ -160,7 +160,11 @@ impl BlockIo {
 }
 
 /// The stages behind *fetch*: from bytes that verified to plain contents.
-fn plain(stored: &StoredPointer<'_>, scope: BlockScope, bytes: Buffer) -> Result<Block, ReadError> {
+pub(crate) fn plain(
+    stored: &StoredPointer<'_>,
+    scope: BlockScope,
+    bytes: Buffer,
+) -> Result<Block, ReadError> {
     let compressed = open::open(stored, scope, bytes)?;
     let plain = expand(stored, compressed)?;
     debug_assert_eq!(plain.len(), stored.pointer.logical_size().to_usize());

@@ -26,7 +26,7 @@ use tarn_dataset::names::{check_pool_name, pool_reason};
 use tarn_host::OpenMode;
 use tarn_ondisk::units::Txg;
 use tarn_pool::rewind::{Reach, Rewind, find_rewind, may_be_better_before};
-use tarn_pool::{ImportError, ImportRequest, Leaving, Mode, Pool, PoolError};
+use tarn_pool::{CacheContents, ImportError, ImportRequest, Leaving, Mode, Pool, PoolError};
 use tarn_posix::FileOwnership;
 use tarn_probe::Operation;
 use tarn_vdev::health::vdev_name;
@@ -76,6 +76,12 @@ fn complete(
     let (altroot, remembered) = (options.altroot.clone(), options.remembered.clone());
     let open = OpenPool::new(pool.clone(), altroot, remembered, mounter.clone());
     pool.load_auxiliary(paths, operation)?;
+    let has_gone_back = options.rewinds_to_checkpoint || options.rewinding.is_some();
+    let contents = match has_gone_back {
+        true => CacheContents::Discard,
+        false => CacheContents::Keep,
+    };
+    pool.start_caches(contents, operation);
     Ok(open)
 }
 

@@ -75,6 +75,7 @@ pub fn create(host: &Host, size_bytes: u64, block_bytes: u64, operation: &Operat
         name: "tank",
         vdevs: vec![vdev],
         spares: Vec::new(),
+        caches: Vec::new(),
         ashift: Some(9),
         features: features.filter(|one| one.is_enabled_by_default()).collect(),
         properties: Vec::new(),

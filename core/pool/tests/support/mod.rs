@@ -156,6 +156,7 @@ fn create_by(
         name: "tank",
         vdevs,
         spares: Vec::new(),
+        caches: Vec::new(),
         ashift: Some(12),
         features: features
             .filter(|feature| feature.is_enabled_by_default() && !absent.contains(feature))

@@ -118,7 +118,9 @@ fn make_pool(instance: &Instance, folder: &Path, mount: &Path) -> Outcome {
     let image = folder.join("image");
     fs::File::create(&image)?.set_len(2 << 30)?;
     let (mount, image) = (mount.display(), image.display());
-    instance.zpool(&format!("create -O acltype=nfsv4 -m {mount} {POOL} {image}"))?;
+    instance.zpool(&format!(
+        "create -O acltype=nfsv4 -m {mount} {POOL} {image}"
+    ))?;
     let share = "sharenfs=rw,no_root_squash,insecure";
     instance.zfs(&format!("set {share} {POOL}"))?;
     Ok(())
