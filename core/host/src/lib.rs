@@ -46,6 +46,7 @@ mod layers;
 mod lease;
 pub mod lock;
 mod lock_holder;
+pub mod loop_device;
 mod memory;
 mod pipe;
 mod plan;
