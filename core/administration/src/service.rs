@@ -17,6 +17,9 @@ impl Administrator {
         if outcome.is_err() {
             operation.mark(Outcome::Error);
         }
+        // Devices of volumes that the command has made are there when it returns, and those that it
+        // has removed for nothing are there again.
+        self.engine.settle_volumes(&operation);
         operation.finish();
         outcome
     }

@@ -126,35 +126,93 @@ fn a_snapshot_is_held_read_only_and_has_what_was_there_when_it_was_taken() {
     bench.destroy("tank/v@s", false).unwrap();
 }
 
+fn roll_back(bench: &Bench) -> Result<(), Refusal> {
+    let request = Rollback {
+        name: "tank/v@s".to_string(),
+        ..Rollback::default()
+    };
+    let done = bench.administrator.dataset_rollback(&call(""), request);
+    done.map(drop)
+}
+
 #[test]
-fn a_held_volume_is_busy_for_destroy_rollback_and_export_until_it_is_released() {
+fn a_held_volume_is_busy_for_destroy_and_export_until_it_is_released() {
     let bench = bench();
     let held = hold(&bench, "tank/v");
     write(&held, 0, &[7; 100]).unwrap();
-    let roll_back = || {
-        let request = Rollback {
-            name: "tank/v@s".to_string(),
-            ..Rollback::default()
-        };
-        bench.administrator.dataset_rollback(&call(""), request)
-    };
     let refused = bench.destroy("tank/v", true).unwrap_err().to_string();
     assert_eq!(refused, "cannot destroy 'tank/v': dataset is busy");
-    let refused = roll_back().unwrap_err().to_string();
-    assert_eq!(refused, "cannot rollback 'tank/v': dataset is busy");
     let refused = export(&bench, false).unwrap_err().to_string();
     let expected = "cannot export 'tank': pool is busy\nthe volume 'tank/v' is served";
     assert_eq!(refused, expected);
     bench.engine.release_volume(&held).unwrap();
-    roll_back().unwrap();
+    roll_back(&bench).unwrap();
     let held = hold(&bench, "tank/v");
     assert_eq!(read(&held, 0, 100), [0; 100]);
     // A hold that is only dropped does not keep it.
     write(&held, 0, &[7; 100]).unwrap();
     drop(held);
-    roll_back().unwrap();
+    roll_back(&bench).unwrap();
     assert_eq!(read(&hold(&bench, "tank/v"), 0, 100), [0; 100]);
     bench.destroy("tank/v", true).unwrap();
+}
+
+#[test]
+fn a_held_volume_goes_back_to_a_snapshot_under_its_holders() {
+    let bench = bench();
+    let held = hold(&bench, "tank/v");
+    let diary = Arc::new(Diary::default());
+    held.watch(diary.clone());
+    write(&held, 0, &[7; 100]).unwrap();
+    let larger = (2 * SIZE).to_string();
+    bench.set("tank/v", &[("volsize", &larger)]).unwrap();
+    write(&held, SIZE, &[8; 100]).unwrap();
+    diary.take();
+    roll_back(&bench).unwrap();
+    assert_eq!(read(&held, 0, 100), [0; 100]);
+    assert_eq!((held.size_bytes(), held.is_ended()), (SIZE, false));
+    assert_eq!(diary.take(), [format!("size {SIZE}")]);
+    // It is written and durable as before, and one that is refused changes nothing.
+    write(&held, 0, &[9; 100]).unwrap();
+    let request = Snapshot {
+        names: vec!["tank/v@newer".to_string()],
+        ..Snapshot::default()
+    };
+    let administrator = &bench.administrator;
+    administrator.dataset_snapshot(&call(""), request).unwrap();
+    assert!(roll_back(&bench).is_err());
+    assert_eq!(read(&held, 0, 100), [9; 100]);
+    bench.engine.release_volume(&held).unwrap();
+    export(&bench, false).unwrap();
+}
+
+#[test]
+fn operations_on_a_volume_that_is_rolled_back_again_and_again_all_succeed() {
+    let bench = bench();
+    let held = hold(&bench, "tank/v");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (1..3_u8)
+            .map(|client| {
+                let (held, is_over) = (&held, &is_over);
+                scope.spawn(move || {
+                    let offset = u64::from(client) * (SIZE / 4);
+                    while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                        write(held, offset, &[client; 512]).unwrap();
+                        let found = read(held, offset, 512);
+                        assert!(found == [client; 512] || found == [0; 512]);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..10 {
+            roll_back(&bench).unwrap();
+        }
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        clients.into_iter().for_each(|one| one.join().unwrap());
+    });
+    roll_back(&bench).unwrap();
+    assert_eq!(read(&held, SIZE / 4, 512), [0; 512]);
 }
 
 #[test]

@@ -19,6 +19,8 @@ use crate::served::{Held, ServedFiles};
 use crate::sharing::Sharer;
 use crate::streams::Streams;
 use crate::turns::Turns;
+use crate::volumes::VolumeDevices;
+use crate::volumes::device_table::DeviceTable;
 use crate::volumes::served::ServedVolumes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -64,6 +66,8 @@ pub struct OpenPool {
     pub served_files: Arc<ServedFiles>,
     /// Served volumes.
     pub served_volumes: Arc<ServedVolumes>,
+    /// The block devices of volumes.
+    pub(crate) devices: DeviceTable,
     /// The holds of shared file systems, by the object of the dataset.
     pub(crate) shared: Mutex<BTreeMap<ObjectId, Arc<Held>>>,
     /// Serialises commands that change the pool.
@@ -105,6 +109,7 @@ impl OpenPool {
             mounter,
             served_files,
             served_volumes: ServedVolumes::nothing(),
+            devices: DeviceTable::new(),
             shared: Mutex::new(SHARED, BTreeMap::new()),
             turns: Turns::new(),
             streams: Streams::new(),
@@ -184,6 +189,8 @@ pub struct Engine {
     pub mounter: Arc<dyn Mounter>,
     /// The front end that shares with other machines, where there is one.
     sharer: OnceLock<Arc<dyn Sharer>>,
+    /// The front end that makes block devices, where there is one.
+    pub(crate) volume_devices: OnceLock<Arc<dyn VolumeDevices>>,
     /// The events of all pools.
     pub events: Arc<EventRing>,
     pub(crate) fixes_snapshot_names: bool,
@@ -221,6 +228,7 @@ impl Engine {
             cache,
             mounter,
             sharer: OnceLock::new(),
+            volume_devices: OnceLock::new(),
             events: EventRing::new(),
             fixes_snapshot_names: options.fixes_snapshot_names,
             presence: Presence::default(),
@@ -284,6 +292,7 @@ impl Engine {
     pub fn add_pool(&self, open: Arc<OpenPool>) {
         open.pool.join_events(&self.events);
         let name = open.pool.name().to_string();
+        open.touch_volumes(&name);
         self.pools.write().insert(name, open.clone());
         self.keep_no_longer(&open);
     }

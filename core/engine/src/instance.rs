@@ -107,6 +107,11 @@ impl Instance {
         self.run.join("nbd.sock")
     }
 
+    /// The folder where volumes are files, of which block devices are made.
+    pub fn volumes(&self) -> PathBuf {
+        self.run.join("volumes")
+    }
+
     /// The file whose lock the running daemon holds.
     pub fn lock(&self) -> PathBuf {
         self.run.join("tarnd.lock")

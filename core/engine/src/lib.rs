@@ -35,6 +35,7 @@ pub mod volumes;
 pub use engine::{Engine, EngineOptions};
 pub use presence::Presence;
 pub use tarn_host::DeviceNumber;
+pub use tarn_host::loop_device;
 pub use tarn_host::{AccountKind, account_name, find_account, groups_of_peer};
 pub use tarn_host::{FileProject, Host, Pipe, PipeStopper, RealOptions};
 pub use tarn_host::{caller, words_of};

@@ -97,6 +97,15 @@ pub(crate) fn turn_of(open: &Arc<OpenPool>) -> Option<Turn<'_>> {
     take(open, PATIENCE)
 }
 
+/// The turn of a pool, unless a command has it.
+pub(crate) fn turn_if_free(open: &Arc<OpenPool>) -> Option<Turn<'_>> {
+    let mut is_taken = open.turns.is_taken.lock();
+    if std::mem::replace(&mut *is_taken, true) {
+        return None;
+    }
+    Some(Turn(&open.turns))
+}
+
 fn take(open: &Arc<OpenPool>, patience: Duration) -> Option<Turn<'_>> {
     let turns = &open.turns;
     let mut waited = Duration::ZERO;

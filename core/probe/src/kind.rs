@@ -143,6 +143,8 @@ words! {
         Library = 6 "library",
         /// NBD.
         Nbd = 7 "nbd",
+        /// A block device of this machine.
+        BlockDevice = 8 "blockdev",
     }
 }
 

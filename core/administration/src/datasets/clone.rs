@@ -82,6 +82,11 @@ impl Administrator {
         made.map_err(|error| of_task(action, &error))?;
         self.set_first_quotas(&open, &request.name, &quotas, operation)?;
         created.names.push(request.name.clone());
+        if kinds == Kinds::VOLUME {
+            open.touch_volumes(&request.name);
+            let missing = self.engine.settle_volumes_of(&open, operation);
+            created.warnings.extend(missing);
+        }
         created
             .warnings
             .extend(inert::warnings(&request.properties));

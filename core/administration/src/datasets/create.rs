@@ -103,6 +103,11 @@ impl Administrator {
         made.map_err(|error| of_task(cannot_create(&request.name), &error))?;
         self.set_first_quotas(&open, &request.name, &quotas, operation)?;
         created.names.push(request.name.clone());
+        if request.volume_bytes.is_some() {
+            open.touch_volumes(&request.name);
+            let missing = self.engine.settle_volumes_of(&open, operation);
+            created.warnings.extend(missing);
+        }
         created
             .warnings
             .extend(inert::warnings(&request.properties));

@@ -22,6 +22,7 @@ use crate::command_permissions::{Need, need, permission};
 use crate::messages::dataset::{DatasetKind, Destroy, Destroyed};
 use crate::messages::{Refusal, RefusalKind};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
@@ -78,6 +79,7 @@ impl Administrator {
         // The root dataset stays: `zpool destroy` removes it.
         names.retain(|name| name.contains(['/', '@']));
         self.permit_destruction(call, &open, cannot_destroy(name), &names, operation)?;
+        self.remove_devices_of(&open, &names)?;
         check_destruction(&open, &names, operation)?;
         let heads = heads_of(&names);
         let going = named(&open, &heads, operation).map_err(|error| cannot_open(name, &error))?;
@@ -125,6 +127,20 @@ impl Administrator {
         let needed = [permission::MOUNT, permission::DESTROY];
         let needs: Vec<Need<'_>> = names.iter().map(|name| need(name, &needed)).collect();
         self.permit(call, open, action, &needs, operation)
+    }
+
+    /// Removes the block devices of volumes and snapshots that are about to be destroyed. Refused
+    /// where one is open.
+    pub(super) fn remove_devices_of(
+        &self,
+        open: &Arc<OpenPool>,
+        names: &[String],
+    ) -> Result<(), Refusal> {
+        self.engine
+            .remove_devices_of(open, names, |name| match name.contains('@') {
+                true => cannot_destroy_snapshot(name),
+                false => cannot_destroy(name),
+            })
     }
 
     /// Destroys these datasets, which [`check_destruction`] has passed.

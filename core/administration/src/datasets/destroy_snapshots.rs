@@ -88,6 +88,7 @@ impl Administrator {
                 .collect();
             self.permit_destruction(call, open, action, &all, operation)?;
             self.permit_interruption(call, open, &destroyed.clones)?;
+            self.remove_devices_of(open, &all)?;
             if !destroyed.clones.is_empty() {
                 let going = match request.defer {
                     true => &destroyed.clones,

@@ -3,7 +3,7 @@
 
 use super::cannot_open;
 use super::kind_of;
-use super::set::kind_named;
+use super::set::{decides_on_devices, kind_named};
 use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::command_permissions::{Need, need, of_property};
@@ -82,6 +82,9 @@ impl Administrator {
             operation,
         );
         outcome?;
+        if decides_on_devices(property) {
+            open.touch_volumes(name);
+        }
         if Values::concerns(property) {
             self.engine
                 .refresh_mounts(self.beneficiary(call), &open, name, property, operation)?;

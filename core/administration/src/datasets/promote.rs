@@ -35,6 +35,9 @@ impl Administrator {
             origin => view.dataset_by_id(origin).map(|origin| Some(origin.name())),
         });
         let origin = origin.map_err(|error| cannot_open(name, &error))?;
+        // Devices of snapshots follow them to the clone.
+        let heads = [Some(name), origin.as_ref()];
+        open.touch_volumes_with_devices(heads.into_iter().flatten().map(String::as_str));
         needs.extend(origin.map(|origin| need(origin, &[permission::PROMOTE])));
         self.permit(call, &open, &action, &needs, operation)?;
         let task = PromoteTask { name: name.clone() };

@@ -214,6 +214,7 @@ fn rename_served(open: &OpenPool, from: &str, to: &str) {
     }
     drop(mounts);
     open.served_volumes.rename(from, to);
+    open.touch_volumes(to);
     for tree in open.served_files.held_for(HoldPurpose::Export) {
         if let Some(new) = tree.name().and_then(|name| renamed(&name)) {
             tree.rename(&new);
@@ -262,6 +263,15 @@ fn check_target(request: &Rename) -> Result<(), Refusal> {
     if parsed.pool() != from_pool {
         return Err(invalid("datasets must be within same pool".to_string()));
     }
+    // The partial state of a receive has no name of its own.
+    if request.from.contains('%') {
+        let action = cannot_rename(&request.from);
+        return Err(Refusal::new(
+            RefusalKind::Invalid,
+            action,
+            "invalid argument",
+        ));
+    }
     match to.strip_prefix(request.from.as_str()) {
         Some(rest) if rest.starts_with('/') => Err(invalid(
             "New dataset name cannot be a descendant of current dataset name".to_string(),
@@ -309,6 +319,10 @@ mod tests {
         assert_eq!(
             refused("tank/a", "tank/a/b").unwrap(),
             "cannot rename to 'tank/a/b': New dataset name cannot be a descendant of current dataset name"
+        );
+        assert_eq!(
+            refused("tank/a/%recv", "tank/b").unwrap(),
+            "cannot rename 'tank/a/%recv': invalid argument"
         );
         assert_eq!(
             refused("tank/a", "tank").unwrap(),

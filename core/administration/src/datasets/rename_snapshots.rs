@@ -63,6 +63,7 @@ impl Administrator {
         for head in &heads {
             let names = (format!("{head}@{short}"), format!("{head}@{new}"));
             open.served_volumes.rename(&names.0, &names.1);
+            open.touch_volumes_with_devices(std::iter::once(head.as_str()));
         }
         Ok(Done {})
     }

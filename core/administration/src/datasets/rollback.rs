@@ -3,7 +3,7 @@
 //! # Mechanism
 //! Newer snapshots and bookmarks are destroyed in the same txg, where that was asked for, and
 //! clones of newer snapshots before. The file system is unmounted meanwhile, as the kernel would go
-//! on showing its caches.
+//! on showing its caches. A volume that is served stays so, with the contents of the snapshot.
 
 use super::bad_name;
 use super::cannot_open;
@@ -80,6 +80,7 @@ impl Administrator {
         self.permit_bookmarks_going(call, &open, &head, &newer, operation)?;
         let interrupted: Vec<String> = going.iter().map(|one| one.name.clone()).collect();
         self.permit_interruption(call, &open, &interrupted)?;
+        self.remove_devices_of(&open, &newer_ones)?;
         check_destruction(&open, &clones, operation)?;
         let force = request.force && self.trusts(&call.caller);
         let unmounted = self.engine.take_off(
@@ -91,7 +92,10 @@ impl Administrator {
         )?;
         let outcome = self
             .destroy_all(call, &open, &clones, operation)
-            .and_then(|()| self.go_back(call, &open, request, &newer, operation));
+            .and_then(|()| {
+                let back = || self.go_back(call, &open, request, &newer, operation);
+                self.engine.replacing_volume(&open, &head, operation, back)
+            });
         let mounted = self.engine.put_back(
             self.beneficiary(call),
             &open,

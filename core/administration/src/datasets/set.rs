@@ -165,6 +165,13 @@ impl Administrator {
             _ => Ok(()),
         };
         outcome.map_err(|error| of_task(cannot_set(name), &error))?;
+        if settings
+            .stored
+            .iter()
+            .any(|one| decides_on_devices(&one.name))
+        {
+            open.touch_volumes(name);
+        }
         let mut warnings = crate::inert::warnings(&request.properties);
         // The property is set, whether or not the file system can be mounted there.
         warnings.extend(mounted.err().map(|refusal| refusal.to_string()));
@@ -250,6 +257,11 @@ impl Administrator {
         }
         Ok(())
     }
+}
+
+/// Whether a property says which volumes and snapshots have block devices.
+pub(super) fn decides_on_devices(property: &str) -> bool {
+    ["volmode", "snapdev"].contains(&property)
 }
 
 /// Sets a volume's size, and its refreservation with it, which always covers the present size: it

@@ -61,6 +61,7 @@ impl Administrator {
             names: all,
             settings,
         };
+        open.touch_volumes_with_devices(heads.iter().map(String::as_str));
         let growth = heads.into_iter().map(Growth::Snapshot).collect();
         let task = self.on_behalf(call, task, growth, Vec::new());
         let command = self.record_with_call(call, record);

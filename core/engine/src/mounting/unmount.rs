@@ -126,6 +126,18 @@ impl Engine {
             let name = tree.name().unwrap_or("a snapshot".to_string());
             return Err(refusal.with_hint(format!("'{name}' is exported")));
         }
+        if !force {
+            let refuse = |name: &str| {
+                let hint = format!("the block device of the volume '{name}' is in use");
+                Refusal::new(RefusalKind::Busy, "", POOL_IS_BUSY).with_hint(hint)
+            };
+            if let Err(refusal) = self.remove_devices(open, |_| true, refuse) {
+                return Err(Refusal {
+                    action: action(),
+                    ..refusal
+                });
+            }
+        }
         if let Some(name) = open.served_volumes.first_name().filter(|_| !force) {
             let refusal = Refusal::new(RefusalKind::Busy, action(), POOL_IS_BUSY);
             return Err(refusal.with_hint(format!("the volume '{name}' is served")));
@@ -142,7 +154,7 @@ impl Engine {
                 Err(refusal.with_hint(still_in_use(name)))
             }
             None => {
-                open.served_volumes.end_all();
+                self.end_volumes(open);
                 Ok(())
             }
         }
@@ -152,7 +164,10 @@ impl Engine {
     /// one is returned as a refusal. A mount that cannot be unmounted in order does not affect the
     /// others, unless the pool does not answer: then none is waited for any more.
     pub(crate) fn unmount_pool_or_abandon(&self, open: &Arc<OpenPool>) -> Result<(), Refusal> {
-        open.served_volumes.end_all();
+        if open.pool.failure().is_none() {
+            self.remove_closed_devices(open);
+        }
+        self.end_volumes(open);
         open.look_for_mounts();
         let mut left = open.all_served();
         left.sort_by(|(_, one), (_, other)| other.place.cmp(&one.place));

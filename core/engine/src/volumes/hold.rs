@@ -12,8 +12,10 @@ use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::DatasetName;
 use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::dataset_dir::CRYPTO_KEY;
+use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 use tarn_zil::LogClosing;
+use tarn_zvol::Volume;
 
 /// A volume to serve.
 struct Candidate {
@@ -35,9 +37,20 @@ impl Engine {
         access: VolumeAccess,
         operation: &Operation,
     ) -> Result<Arc<HeldVolume>, Refusal> {
-        let parsed = DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
         let open = self.require_pool_of(name)?;
         let _turn = self.turn(&open)?;
+        self.hold_in_turn(&open, name, access, operation)
+    }
+
+    /// As [`hold_volume`](Engine::hold_volume); the caller has the pool's turn.
+    pub(super) fn hold_in_turn(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        access: VolumeAccess,
+        operation: &Operation,
+    ) -> Result<Arc<HeldVolume>, Refusal> {
+        let parsed = DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
         let (namespace, unreadable) = (open.pool.namespace(), |e: DatasetError| {
             cannot_open(name, &e)
         });
@@ -50,7 +63,7 @@ impl Engine {
         }
         let found = view.dataset(&parsed).map_err(unreadable);
         let held = found.and_then(|dataset| match dataset.id() == id {
-            true => hold_used(&open, name, &dataset, access, operation),
+            true => hold_used(open, name, &dataset, access, operation),
             false => Err(refuse(name, RefusalKind::Busy, "dataset is busy")),
         });
         match held {
@@ -77,21 +90,40 @@ impl Engine {
         let open = self.find_pool(pool.name());
         let open = open.filter(|open| Arc::ptr_eq(&open.pool, pool));
         let turn = open.as_ref().map(|open| self.turn(open)).transpose();
-        let Some(last) = held.begin_leaving() else {
-            return Ok(());
-        };
-        let closed = match (&open, &turn) {
-            (Some(open), Ok(_)) if !last.is_snapshot() => self.close_volume(open, &last),
-            _ => Ok(()),
-        };
-        pool.namespace().end_use(last.id());
+        let in_turn = open.as_ref().filter(|_| turn.is_ok());
+        let closed = self.release_in_turn(in_turn, held);
         turn?;
         closed
     }
 
+    /// As [`release_volume`](Engine::release_volume); the caller has the turn of the pool, where it
+    /// is given. Otherwise the intent log is left open.
+    pub(super) fn release_in_turn(
+        &self,
+        open: Option<&Arc<OpenPool>>,
+        held: &HeldVolume,
+    ) -> Result<(), Refusal> {
+        let Some(last) = held.begin_leaving() else {
+            return Ok(());
+        };
+        let closed = match open {
+            Some(open) if !last.is_snapshot() => {
+                self.close_volume(open, &last, last.volume().is_changeable())
+            }
+            _ => Ok(()),
+        };
+        held.pool().namespace().end_use(last.id());
+        closed
+    }
+
     /// Stores the last changes of a volume, and closes its intent log.
-    fn close_volume(&self, open: &OpenPool, last: &ServedVolume) -> Result<(), Refusal> {
-        if open.pool.failure().is_some() || !last.volume.is_changeable() {
+    pub(super) fn close_volume(
+        &self,
+        open: &OpenPool,
+        last: &ServedVolume,
+        is_changeable: bool,
+    ) -> Result<(), Refusal> {
+        if open.pool.failure().is_some() || !is_changeable {
             open.pool.namespace().forget_log(last.id());
             return Ok(());
         }
@@ -198,21 +230,49 @@ fn hold_used(
     if candidate.is_received_half {
         return Err(refuse(name, RefusalKind::Busy, "dataset is busy"));
     }
-    let properties = candidate.properties.open;
-    let volume = open_dataset(&open.pool, dataset, candidate.facts, properties, operation);
-    let volume = volume.map_err(|error| {
-        let refusal = refuse(name, RefusalKind::Corrupt, error.why);
-        match error.is_log {
-            true => refusal.with_hint("its intent log cannot be replayed to its end"),
-            false => refusal,
-        }
-    })?;
+    let volume = open_candidate(open, name, dataset, &candidate, operation)?;
     let stored = dataset
         .stored()
         .map_err(|error| cannot_open(name, &error))?;
     let known = (dataset.id(), stored.guid, name);
     let served = ServedVolume::new(&open.pool, known, volume);
     Ok((open.served_volumes.serve(served, access), Hold::First))
+}
+
+/// Opens a head whose contents were replaced while it was served.
+pub(super) fn open_again(
+    open: &Arc<OpenPool>,
+    name: &str,
+    head: ObjectId,
+    operation: &Operation,
+) -> Result<Arc<Volume>, Refusal> {
+    let view = open.pool.namespace().view(operation);
+    let unreadable = |error: DatasetError| cannot_open(name, &error);
+    let dataset = view.dataset_without_name(head).map_err(unreadable)?;
+    let candidate = candidate(&dataset).map_err(unreadable)?;
+    let candidate = candidate.ok_or_else(|| {
+        let reason = "operation not applicable to datasets of this type";
+        refuse(name, RefusalKind::Invalid, reason)
+    })?;
+    open_candidate(open, name, &dataset, &candidate, operation)
+}
+
+fn open_candidate(
+    open: &Arc<OpenPool>,
+    name: &str,
+    dataset: &Dataset<'_>,
+    candidate: &Candidate,
+    operation: &Operation,
+) -> Result<Arc<Volume>, Refusal> {
+    let properties = candidate.properties.open;
+    let volume = open_dataset(&open.pool, dataset, candidate.facts, properties, operation);
+    volume.map_err(|error| {
+        let refusal = refuse(name, RefusalKind::Corrupt, error.why);
+        match error.is_log {
+            true => refusal.with_hint("its intent log cannot be replayed to its end"),
+            false => refusal,
+        }
+    })
 }
 
 /// The facts needed to serve a dataset; none when it is no volume.

@@ -4,7 +4,6 @@ use super::open::ServingProperties;
 use crate::engine::{Engine, OpenPool};
 use crate::mounting::cannot_open;
 use crate::refusals::Refusal;
-use std::sync::Arc;
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
@@ -27,6 +26,8 @@ pub struct ListedVolume {
     pub block_size: u64,
     /// Whether it cannot be written.
     pub is_read_only: bool,
+    /// Whether a block device of it shows partitions: `volmode` is not `dev`.
+    pub has_partitions: bool,
 }
 
 impl Engine {
@@ -39,22 +40,34 @@ impl Engine {
     pub fn list_volumes(&self, operation: &Operation) -> Result<Vec<ListedVolume>, Refusal> {
         let mut listed = Vec::new();
         for open in self.pools() {
-            listed.extend(volumes_of(&open, operation)?);
+            let name = open.pool.name();
+            let found = volumes_below(&open, name, operation);
+            listed.extend(found.map_err(|error| cannot_open(name, &error))?);
         }
         Ok(listed)
     }
 }
 
-fn volumes_of(open: &Arc<OpenPool>, operation: &Operation) -> Result<Vec<ListedVolume>, Refusal> {
-    let (name, namespace) = (open.pool.name(), open.pool.namespace());
+/// The volumes at and below a dataset; none where there is no such dataset.
+pub(super) fn volumes_below(
+    open: &OpenPool,
+    name: &str,
+    operation: &Operation,
+) -> Result<Vec<ListedVolume>, DatasetError> {
     let is_pool_read_only = open.pool.mode() == Mode::ReadOnly;
-    let found = namespace.look_through(name, None, operation, |directory| {
-        Ok(Look {
-            goes_on: true,
-            found: volumes_at(directory, is_pool_read_only)?,
-        })
-    });
-    found.map_err(|error| cannot_open(name, &error))
+    let found = open
+        .pool
+        .namespace()
+        .look_through(name, None, operation, |directory| {
+            Ok(Look {
+                goes_on: true,
+                found: volumes_at(directory, is_pool_read_only)?,
+            })
+        });
+    match found {
+        Err(DatasetError::NotFound { .. }) => Ok(Vec::new()),
+        found => found,
+    }
 }
 
 /// The volume of a directory and its visible snapshots; nothing where it is a file system.
@@ -92,6 +105,7 @@ pub(super) fn volumes_at(
             is_read_only: is_pool_read_only
                 || dataset.is_snapshot()
                 || properties.open.is_read_only,
+            has_partitions: !properties.hides_partitions,
         });
     }
     Ok(listed)

@@ -20,6 +20,8 @@ pub(super) struct ServingProperties {
     pub(super) open: VolumeProperties,
     /// `volmode=none`: it is not served.
     pub(super) is_hidden: bool,
+    /// `volmode=dev`: its block device shows no partitions.
+    pub(super) hides_partitions: bool,
     /// `snapdev=visible`: its snapshots are served.
     pub(super) shows_snapshots: bool,
 }
@@ -40,7 +42,10 @@ impl ServingProperties {
                 ("sync", "always") => properties.open.sync = SyncPolicy::Always,
                 ("sync", "disabled") => properties.open.sync = SyncPolicy::Disabled,
                 ("logbias", "throughput") => properties.open.log_bias = LogBias::Throughput,
-                ("volmode", word) => properties.is_hidden = word == "none",
+                ("volmode", word) => {
+                    properties.is_hidden = word == "none";
+                    properties.hides_partitions = word == "dev";
+                }
                 ("snapdev", word) => properties.shows_snapshots = word == "visible",
                 _ => {}
             }

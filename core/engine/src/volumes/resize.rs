@@ -28,9 +28,10 @@ impl OpenPool {
         let Some(served) = self.served_volumes.find(set.id()) else {
             return set_volume_size(view, name, set, bytes);
         };
-        let before = served.volume.size_bytes();
+        let volume = served.volume();
+        let before = volume.size_bytes();
         let store = || set_volume_size(view, name, set, bytes);
-        served.volume.resize(bytes, store)?;
+        volume.resize(bytes, store)?;
         if before != bytes {
             served.tell(|watcher| watcher.size_changed(bytes));
         }

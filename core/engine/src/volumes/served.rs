@@ -8,7 +8,8 @@
 //! closed ([`ServedVolumes::take_left`]).
 //!
 //! # Invariants
-//! - Of one object set there is one [`Volume`] at a time.
+//! - Of one object set there is one [`Volume`] at a time. While its contents are replaced (a
+//!   rollback, a receive) there is none, and operations wait for the next one.
 //! - No volume operation is begun after its pool was closed in order.
 
 use crate::files::{
@@ -17,7 +18,7 @@ use crate::files::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use tarn_host::lock::{Mutex, Rank};
+use tarn_host::lock::{Condvar, Mutex, Rank};
 use tarn_ondisk::units::Guid;
 use tarn_pool::Pool;
 use tarn_probe::DatasetStatistics;
@@ -25,6 +26,8 @@ use tarn_zvol::{Durable, Volume, VolumeError, VolumeProperties};
 
 /// The table.
 const VOLUMES: Rank = Rank::new(tarn_host::ranks::ENGINE + 44, "served volumes");
+/// The contents of a volume.
+const CONTENTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 47, "contents of a volume");
 /// The watchers of a volume.
 const WATCHERS: Rank = Rank::new(tarn_host::ranks::ENGINE + 45, "watchers of a volume");
 
@@ -58,7 +61,9 @@ pub(crate) struct ServedVolume {
     pool: Arc<Pool>,
     id: ObjectId,
     guid: Guid,
-    pub(super) volume: Arc<Volume>,
+    /// None while its contents are replaced.
+    open: Mutex<Option<Arc<Volume>>>,
+    opened: Condvar,
     statistics: Arc<DatasetStatistics>,
     is_snapshot: bool,
     is_ended: AtomicBool,
@@ -78,7 +83,8 @@ impl ServedVolume {
             pool: pool.clone(),
             id,
             guid,
-            volume,
+            open: Mutex::new(CONTENTS, Some(volume)),
+            opened: Condvar::new(),
             statistics,
             is_snapshot: name.contains('@'),
             is_ended: AtomicBool::new(false),
@@ -94,6 +100,32 @@ impl ServedVolume {
         self.statistics.name()
     }
 
+    /// The volume; waits while its contents are replaced.
+    pub(super) fn volume(&self) -> Arc<Volume> {
+        let mut open = self.open.lock();
+        self.opened.wait_while(&mut open, |open| open.is_none());
+        open.clone().expect("it was waited for")
+    }
+
+    /// Takes the volume away: operations that begin wait from here on, and others may still be
+    /// under way, with the volume.
+    pub(super) fn begin_replacing(&self) -> Arc<Volume> {
+        let taken = self.open.lock().take();
+        taken.expect("one command at a time has the pool's turn")
+    }
+
+    /// Gives the volume with its new contents, and operations go on.
+    pub(super) fn end_replacing(&self, volume: Arc<Volume>) {
+        let before = self.open.lock().replace(volume);
+        assert!(before.is_none(), "the volume was taken away");
+        self.opened.notify_all();
+    }
+
+    /// All operations fail from here on.
+    pub(super) fn end(&self) {
+        self.is_ended.store(true, Ordering::SeqCst);
+    }
+
     pub(super) fn is_snapshot(&self) -> bool {
         self.is_snapshot
     }
@@ -107,7 +139,7 @@ impl ServedVolume {
     }
 
     pub(super) fn set_properties(&self, properties: VolumeProperties) {
-        if self.volume.set_properties(properties) {
+        if self.volume().set_properties(properties) {
             self.tell(|watcher| watcher.read_only_changed(properties.is_read_only));
         }
     }
@@ -236,11 +268,20 @@ impl ServedVolumes {
         }
     }
 
+    /// Takes a volume out of the table whose contents were to be replaced, and ends it: its dataset
+    /// is not in use any more. Operations that wait fail; `before` is what it was.
+    pub(super) fn end_one(&self, served: &ServedVolume, before: Arc<Volume>) {
+        self.table.lock().entries.remove(&served.id);
+        served.end();
+        served.end_replacing(before);
+        served.tell(|watcher| watcher.ended());
+    }
+
     /// Ends all: the pool is about to be closed.
     pub(crate) fn end_all(&self) {
         let entries = std::mem::take(&mut self.table.lock().entries);
         for entry in entries.into_values() {
-            entry.served.is_ended.store(true, Ordering::SeqCst);
+            entry.served.end();
             entry.served.pool.namespace().end_use(entry.served.id);
             entry.served.tell(|watcher| watcher.ended());
         }
@@ -289,24 +330,30 @@ impl HeldVolume {
 
     /// `volsize`, in bytes, as it is now.
     pub fn size_bytes(&self) -> u64 {
-        self.served.volume.size_bytes()
+        self.served.volume().size_bytes()
     }
 
     /// `volblocksize`, in bytes.
     pub fn block_size(&self) -> u64 {
-        self.served.volume.block_size()
+        self.served.volume().block_size()
     }
 
     /// Whether it refuses changes now: it is a snapshot, is held or set read-only, or is in a pool
     /// that is.
     pub fn is_read_only(&self) -> bool {
-        self.access == VolumeAccess::ReadOnly || self.served.volume.is_read_only()
+        self.access == VolumeAccess::ReadOnly || self.served.volume().is_read_only()
+    }
+
+    /// Whether it can be changed, if its properties let it be: it is no snapshot, is not held
+    /// read-only, and its pool is not.
+    pub fn is_changeable(&self) -> bool {
+        self.access == VolumeAccess::ReadWrite && self.served.volume().is_changeable()
     }
 
     /// Whether the pool is suspended. Changes and flushes then wait until it is resumed, or fail,
     /// as its `failmode` says.
     pub fn is_suspended(&self) -> bool {
-        self.served.volume.is_suspended()
+        self.served.volume().is_suspended()
     }
 
     /// Whether the volume is not served any more.
@@ -341,8 +388,7 @@ impl HeldVolume {
         length: usize,
         operation: &Operation,
     ) -> Result<ReadData, VolumeError> {
-        self.check_served()?;
-        self.served.volume.read(offset, length, operation)
+        self.open()?.read(offset, length, operation)
     }
 
     /// Writes bytes. When it fails, a part of them may be written.
@@ -357,10 +403,8 @@ impl HeldVolume {
         durable: Durable,
         operation: &Operation,
     ) -> Result<(), VolumeError> {
-        self.check_writable()?;
-        self.served
-            .volume
-            .write(offset, contents, durable, operation)
+        let volume = self.open_for_changes()?;
+        volume.write(offset, contents, durable, operation)
     }
 
     /// Makes a range read as zeros: its whole blocks are freed, the parts of blocks at its edges
@@ -375,10 +419,8 @@ impl HeldVolume {
         durable: Durable,
         operation: &Operation,
     ) -> Result<(), VolumeError> {
-        self.check_writable()?;
-        self.served
-            .volume
-            .discard(offset, length, durable, operation)
+        let volume = self.open_for_changes()?;
+        volume.discard(offset, length, durable, operation)
     }
 
     /// Makes a range read as zeros: as [`discard`](Self::discard) where `may_free`, else by writing
@@ -394,8 +436,7 @@ impl HeldVolume {
         durable: Durable,
         operation: &Operation,
     ) -> Result<(), VolumeError> {
-        self.check_writable()?;
-        let volume = &self.served.volume;
+        let volume = self.open_for_changes()?;
         volume.write_zeros(offset, length, may_free, durable, operation)
     }
 
@@ -404,8 +445,7 @@ impl HeldVolume {
     /// # Errors
     /// `Suspended` and `Gone`: whether the changes will be stored is unknown.
     pub fn flush(&self, operation: &Operation) -> Result<(), VolumeError> {
-        self.check_served()?;
-        self.served.volume.flush(operation)
+        self.open()?.flush(operation)
     }
 
     /// The extents of a range in order, each with its length in bytes and whether it is allocated.
@@ -419,8 +459,7 @@ impl HeldVolume {
         length: u64,
         operation: &Operation,
     ) -> Result<Vec<(u64, bool)>, VolumeError> {
-        self.check_served()?;
-        self.served.volume.allocated(offset, length, operation)
+        self.open()?.allocated(offset, length, operation)
     }
 
     /// Has a watcher hear what happens to the volume, until this hold ends.
@@ -444,18 +483,20 @@ impl HeldVolume {
         self.table.upgrade()?.leave(self)
     }
 
-    fn check_served(&self) -> Result<(), VolumeError> {
+    /// The volume, unless it has ended, also while it was waited for.
+    fn open(&self) -> Result<Arc<Volume>, VolumeError> {
+        let volume = self.served.volume();
         match self.is_ended() {
             true => Err(VolumeError::Gone),
-            false => Ok(()),
+            false => Ok(volume),
         }
     }
 
-    fn check_writable(&self) -> Result<(), VolumeError> {
-        self.check_served()?;
+    fn open_for_changes(&self) -> Result<Arc<Volume>, VolumeError> {
+        let volume = self.open()?;
         match self.access {
             VolumeAccess::ReadOnly => Err(VolumeError::ReadOnly),
-            VolumeAccess::ReadWrite => Ok(()),
+            VolumeAccess::ReadWrite => Ok(volume),
         }
     }
 }

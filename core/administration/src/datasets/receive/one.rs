@@ -280,6 +280,7 @@ impl Run<'_> {
     ) -> Result<(), Refusal> {
         let _turn = self.administrator.engine.turn(open)?;
         self.find_renamed(open, plan, receiver)?;
+        open.touch_volumes(plan.target());
         let plan = &*plan;
         let snapshot_properties = plan.snapshot_properties.clone();
         let name = plan.snapshot.to_string();
@@ -319,7 +320,11 @@ impl Run<'_> {
             Extent::wholly(by_force),
             self.operation,
         )?;
-        let outcome = self.run_finish(open, plan, task);
+        let engine = self.administrator.engine.clone();
+        let operation = self.operation;
+        let outcome = engine.replacing_volume(open, plan.target(), operation, || {
+            self.run_finish(open, plan, task)
+        });
         let back = self.administrator.engine.put_back(
             self.administrator.beneficiary(self.call),
             open,
