@@ -17,7 +17,7 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:n:f:l:",
+    short: ":jc:n:f:l:b:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
@@ -26,6 +26,7 @@ const START: Grammar = Grammar {
         ("nbd-listen", "n"),
         ("nfs-port", "f"),
         ("nfs-lease", "l"),
+        ("block-devices", "b"),
     ],
 };
 
@@ -155,6 +156,7 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
             "n" => handed_on.push(format!("--nbd-listen={value}")),
             "f" => handed_on.push(format!("--nfs-port={value}")),
             "l" => handed_on.push(format!("--nfs-lease={value}")),
+            "b" => handed_on.push(format!("--block-devices={value}")),
             flag => handed_on.push(format!("--{flag}")),
         }
     }

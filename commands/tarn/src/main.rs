@@ -31,7 +31,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "start",
         usage: "\tstart [-j] [--cache-size size] [--let-processors-sleep] [--no-admin-snapshot]\n\
-\t    [--nfs-port port] [--nfs-lease seconds] [--nbd-listen address:port] ...\n",
+\t    [--nfs-port port] [--nfs-lease seconds] [--nbd-listen address:port] ...\n\
+\t    [--block-devices loop|none]\n",
         run: Some(daemon::start),
     },
     Subcommand {
@@ -75,6 +76,8 @@ fn notes(subcommand: &str) -> String {
 \t                        open and locked; 90 unless given\n\
 \t--nbd-listen address:port\n\
 \t                        volumes are served by NBD at this TCP address, too\n\
+\t--block-devices loop|none\n\
+\t                        whether volumes are block devices below /dev/zvol\n\
 \nThe command ends when the daemon answers, with its pools imported and mounted. One that\n\
 runs already is no error, unless options are given.\n\
 \nExit codes: 0 it runs, 1 it does not, 2 wrong usage.\n"

@@ -43,6 +43,8 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 pub fn start(engine: &Arc<Engine>, folder: PathBuf, log: fn(&str)) -> std::io::Result<()> {
     let events = engine.events.clone();
     let run = move || {
+        // Programs are none of the disk's threads, as those of the daemon may be.
+        let _ = rustix::process::configure_io_flusher_behavior(false);
         let mut seen = events.newest();
         while !events.is_closed() {
             let after = events.wait_after(seen, EVENTS_MAX, PATIENCE);

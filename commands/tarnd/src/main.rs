@@ -56,6 +56,10 @@ struct Arguments {
     /// may reclaim them after a restart; 90 unless given
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(10..=3600))]
     nfs_lease: Option<u16>,
+    /// Make block devices of volumes below /dev/zvol, or make none; as the environment variable
+    /// TARN_BLOCK_DEVICES says, unless given, and else they are made
+    #[arg(long, value_name = "WHICH", value_parser = ["loop", "none"])]
+    block_devices: Option<String>,
     /// A command starts it: the priority and the limits are not chosen, but what the command had
     #[arg(long, hide = true)]
     by_command: bool,
@@ -107,6 +111,10 @@ fn main() -> ExitCode {
                 Duration::from_secs(seconds.into())
             }),
             nbd_addresses: arguments.nbd_listen,
+            makes_block_devices: match makes_block_devices(arguments.block_devices) {
+                Ok(makes_them) => makes_them,
+                Err(why) => return failed(&why),
+            },
         };
         match serve::run(&instance, options) {
             Err(error @ ServeError::NotStored) => {
@@ -139,6 +147,17 @@ fn nfs_port(given: Option<u16>) -> Result<u16, String> {
             Ok(port) if port > 0 => Ok(port),
             _ => Err(format!("{VARIABLE}='{text}' is no port: 1 to 65535")),
         },
+    }
+}
+
+/// Whether volumes get block devices: the option, the environment, or yes.
+fn makes_block_devices(given: Option<String>) -> Result<bool, String> {
+    const VARIABLE: &str = "TARN_BLOCK_DEVICES";
+    let chosen = given.or_else(|| std::env::var(VARIABLE).ok());
+    match chosen.as_deref() {
+        None | Some("loop") => Ok(true),
+        Some("none") => Ok(false),
+        Some(other) => Err(format!("{VARIABLE}='{other}' is unknown: 'loop' or 'none'")),
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tarn_administration::Administrator;
 use tarn_api::admission::{OF_OTHERS_MAX, OF_OWNERS_MAX};
 use tarn_api::server::{Control, serve};
+use tarn_devices::{BlockDevices, VolumeLinks};
 use tarn_engine::instance::Instance;
 use tarn_engine::{Engine, EngineOptions};
 use tarn_fuse::FuseMounter;
@@ -72,6 +73,8 @@ pub struct Options {
     pub fixes_snapshot_names: bool,
     /// Idle processors may be kept from sleeping in bursts of requests.
     pub may_keep_processors_awake: bool,
+    /// Volumes have block devices of this machine.
+    pub makes_block_devices: bool,
     /// The TCP port for NFS.
     pub nfs_port: u16,
     /// For how long a client of NFS version 4 keeps its state without a word.
@@ -86,6 +89,9 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     // Its contents are the last daemon's.
     let _ = std::fs::remove_file(instance.unstored());
     end_on_broken_sync();
+    if options.makes_block_devices {
+        serve_as_disk();
+    }
     let host = host::of_instance(instance)?;
     let processors = AwakeProcessors::new(options.may_keep_processors_awake);
     let threads = ServingThreads::new(processors).map_err(ServeError::Mounts)?;
@@ -97,12 +103,17 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         options.nfs_lease,
     );
     let nbd_addresses = options.nbd_addresses;
+    let makes_block_devices = options.makes_block_devices;
     let options = EngineOptions {
         cache_bytes: options.cache_bytes,
         fixes_snapshot_names: options.fixes_snapshot_names,
     };
     let engine = Engine::new(host, instance.clone(), mounter, options);
     engine.set_sharer(sharer);
+    if makes_block_devices {
+        let (folder, links) = (instance.volumes(), VolumeLinks::of_machine());
+        engine.set_volume_devices(BlockDevices::start(&folder, links, threads.clone(), log));
+    }
     engine.start_fault_manager();
     engine.start_hot_spares();
     engine.start_scheduled_scrubs();
@@ -114,6 +125,9 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     for warning in engine.start() {
         log(&warning.to_string());
     }
+    let operation = engine.operation(0);
+    engine.settle_volumes(&operation);
+    operation.finish();
     let shares = Shares::start(&engine, threads.clone(), log).map_err(ServeError::Iscsi)?;
     let path = instance.socket();
     let nbd = NbdServer::new(engine.clone(), threads);
@@ -137,6 +151,14 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         true => Ok(()),
         false => Err(leave_word(instance, &unstored)),
     }
+}
+
+/// Linux writes cached pages of block devices through this process, and does that to get memory: so
+/// no thread of it, as none of a disk's driver, may wait for such a write when it needs memory
+/// itself. Threads that are started later inherit this.
+fn serve_as_disk() {
+    // Without the privilege there are no block devices either.
+    let _ = rustix::process::configure_io_flusher_behavior(true);
 }
 
 /// Has the NBD server listen.

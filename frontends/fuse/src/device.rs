@@ -3,7 +3,7 @@
 use crate::protocol::{
     Answer, NOTIFY_FORGET_NAME, NOTIFY_FORGET_NODE, NOTIFY_STORE, notice_head, reply_head,
 };
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::io::IoSlice;
 
@@ -18,6 +18,16 @@ pub struct Device {
 }
 
 impl Device {
+    /// The device of a mount that was just made.
+    pub fn new(descriptor: OwnedFd) -> Device {
+        Device { descriptor }
+    }
+
+    /// Where requests come from.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
     /// Writes a reply with these parts. If that fails, an error is written, since the program would
     /// wait for ever. It fails too when the program or the mount has gone, and then no reply is
     /// needed.

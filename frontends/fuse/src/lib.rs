@@ -20,7 +20,7 @@
 //! unmounts the remains and mounts again.
 
 mod clients;
-mod device;
+pub mod device;
 mod handles;
 pub mod inbox;
 mod kept;
