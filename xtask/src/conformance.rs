@@ -12,6 +12,7 @@
 //! pool of files and a mount.
 
 mod abuse;
+mod block_devices;
 mod crash;
 mod databases;
 mod everyday;

@@ -13,6 +13,8 @@
 //! daemon replays the logs, and each block must have what was promised last, or a later write. A
 //! persistent reservation of another volume is there after each kill, and where another host has
 //! taken the pool over at the end.
+//!
+//! The same volumes as block devices are in [`block_devices`](super::block_devices).
 
 mod programs_of_others;
 mod promised_writes;
@@ -31,6 +33,7 @@ use tarn_oracle::tools::Unpacked;
 use tarn_workload::twister::Twister;
 
 use super::Arguments;
+use super::block_devices::block_devices;
 use super::crash::{self, Work, copy_images};
 use super::nbd_client::BLOCK_BYTES;
 use crate::changes;
@@ -47,6 +50,8 @@ const BLOCKS: u64 = 128;
 const KEY: u64 = 0x7461_726e;
 /// The daemon is killed within this time after the writes began.
 const WORK_MS: u32 = 2000;
+/// One of so many kills is under file systems of block devices.
+const DEVICE_KILLS_PART: u32 = 5;
 
 /// Copies, compares, and kills the daemon as often as asked.
 pub fn volumes(arguments: &Arguments) -> Outcome {
@@ -62,6 +67,9 @@ pub fn volumes(arguments: &Arguments) -> Outcome {
         let told = scene.round(&tools, round, &mut chance)?;
         println!("  kill {round} of {}: {told}", arguments.kills);
     }
+    // Few: each mounts three times.
+    let kills = arguments.kills.div_ceil(DEVICE_KILLS_PART);
+    block_devices(&scene.instance, POOL, &scene.folder, kills, &mut chance)?;
     let last = scene.be_taken_over()?;
     last.must("zpool", &["export", POOL])?;
     changes::expect_clean(&last, &scene.images, POOL, &[])?;
@@ -88,6 +96,13 @@ fn install() -> Outcome {
     match names.any(|name| name == "iscsi") {
         true => Ok(()),
         false => debian_packages::install(&["qemu-block-extra"]),
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // A daemon that is killed leaves its loop devices.
+        let _ = self.instance.stop_daemon(LIMIT);
     }
 }
 
