@@ -22,11 +22,10 @@ pub(crate) struct SecondSizes {
     pub(crate) memory_bytes: u64,
 }
 
-/// One of the sizes.
-type SizeOf = fn(&SecondSizes) -> u64;
+/// The name of a gauge, and what it shows.
+type NamedGauge = (&'static str, fn(&SecondSizes) -> u64);
 
-/// The gauges, each with what it shows.
-const GAUGES: [(&str, SizeOf); 9] = [
+const GAUGES: [NamedGauge; 9] = [
     ("l2_size", |sizes| sizes.logical_bytes),
     ("l2_asize", |sizes| sizes.allocated_bytes),
     ("l2_hdr_size", |sizes| sizes.memory_bytes),

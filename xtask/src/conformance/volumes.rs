@@ -26,7 +26,6 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use tarn_oracle::instance::Instance;
 use tarn_oracle::judge;
 use tarn_oracle::program;
 use tarn_oracle::tools::Unpacked;
@@ -71,8 +70,8 @@ pub fn volumes(arguments: &Arguments) -> Outcome {
     let kills = arguments.kills.div_ceil(DEVICE_KILLS_PART);
     block_devices(&scene.instance, POOL, &scene.folder, kills, &mut chance)?;
     let last = scene.be_taken_over()?;
-    last.must("zpool", &["export", POOL])?;
-    changes::expect_clean(&last, &scene.images, POOL, &[])?;
+    last.instance.must("zpool", &["export", POOL])?;
+    changes::expect_clean(&last.instance, &scene.images, POOL, &[])?;
     let folder = scene.folder.clone();
     drop(last);
     drop(scene);
@@ -101,7 +100,8 @@ fn install() -> Outcome {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // A daemon that is killed leaves its loop devices.
+        // A daemon that is killed leaves its loop devices; the next one removes them.
+        let _ = self.instance.run("zpool", &["list"]);
         let _ = self.instance.stop_daemon(LIMIT);
     }
 }
@@ -231,7 +231,7 @@ impl Scene {
     }
 
     /// The daemon is killed, and another host imports the pool by force.
-    fn be_taken_over(&self) -> Outcome<Instance> {
+    fn be_taken_over(&self) -> Outcome<Scene> {
         if !self.instance.kill_daemon() {
             return Err("there was no daemon to kill: it ended by itself".into());
         }
@@ -248,6 +248,6 @@ impl Scene {
         };
         there.expect_reservation()?;
         println!("  the reservation is where another host has taken the pool over");
-        Ok(there.instance)
+        Ok(there)
     }
 }

@@ -106,10 +106,22 @@ mod tests {
             assert_eq!(ring.take(100), place);
         }
         // The rest is too short: back to the start.
-        assert_eq!(ring.make_room(100), [100..200]);
+        assert_eq!(
+            ring.make_room(100),
+            vec![Range {
+                start: 100,
+                end: 200
+            }]
+        );
         assert!(!ring.is_first_round);
         assert_eq!(ring.take(40), 100);
-        assert_eq!(ring.make_room(100), [200..240]);
+        assert_eq!(
+            ring.make_room(100),
+            vec![Range {
+                start: 200,
+                end: 240
+            }]
+        );
         assert_eq!(ring.take(100), 140);
         for _ in 0..2 {
             ring.make_room(100);
