@@ -160,7 +160,7 @@ impl Object {
             parts.push((block, narrow(within)..narrow(stop)));
             at += stop - within;
         }
-        if is_in_memory && blocks.end - blocks.start > 1 {
+        if is_in_memory && blocks.end.saturating_sub(blocks.start) > 1 {
             self.read_ahead(blocks, operation);
         }
         Ok(ReadData { parts })

@@ -53,6 +53,20 @@ fn blocks_that_their_writer_caches_are_not_cached_when_they_are_stored() {
 }
 
 #[test]
+fn a_range_that_begins_behind_its_end_has_no_bytes() {
+    let mut pool = Pool::new();
+    let set = pool.create_set(None);
+    let file = new_file(&pool, &set);
+    pool.sync(&set);
+    // So a read that begins behind the end of a file asks.
+    let block = widen(BLOCK);
+    for (start, end) in [(9 * block, block), (block, block), (block + 1, block)] {
+        let read = file.read_data(start..end, Caching::Ours, &pool.operation);
+        assert!(read.unwrap().is_empty());
+    }
+}
+
+#[test]
 fn blocks_written_in_parts_are_cached_whoever_wrote_them() {
     assert!(growth(Caching::Callers, BLOCK / 2) >= 16);
 }
