@@ -233,6 +233,15 @@ impl BlockIo {
         })
     }
 
+    /// Whether a device in use misses a block, which a resilver is to bring there. Such a block is
+    /// found by the pointers that the resilver has not passed: it may have passed the place that
+    /// another pointer is put to, and never come to the one that is there now, if that is freed.
+    pub fn is_missed(&self, pointer: &BlockPointer) -> bool {
+        let birth = pointer.physical_birth();
+        let mut dvas = pointer.dvas();
+        dvas.any(|dva| self.vdevs.needs_resilver(dva.vdev(), birth))
+    }
+
     /// The vdevs below.
     pub fn vdevs(&self) -> &Arc<VdevTree> {
         &self.vdevs

@@ -75,12 +75,13 @@ impl Object {
     }
 
     /// Whether a block of this object can be a clone of this one: it is as large, was stored
-    /// before, and references to it can be counted. Holes always can.
+    /// before, no device [misses](tarn_block::BlockIo::is_missed) it, and references to it can be
+    /// counted. Holes always can.
     pub fn accepts_clone(&self, pointer: &BlockPointer) -> bool {
         let env = &self.context.env;
         let is_counted = || {
             let io = env.cache.io();
-            io.shares_blocks() && io.has_places(pointer)
+            io.shares_blocks() && io.has_places(pointer) && !io.is_missed(pointer)
         };
         is_clonable(pointer, self.block_size(), env.txgs.stored_txg())
             && (pointer.kind() != PointerKind::Stored || is_counted())

@@ -462,6 +462,17 @@ impl Files {
         changed.map(|_| ())
     }
 
+    /// Copies bytes from the start of a file to that of another, by references to its blocks where
+    /// that is possible. Gives how many.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn copy(&self, from: ObjectId, to: ObjectId, length: u64) -> Result<u64, PosixError> {
+        let (from, to) = ((from, 0), (to, 0));
+        self.files
+            .copy_range(&self.root, from, to, length, &operation())
+    }
+
     /// Makes a range of a file a hole.
     ///
     /// # Errors

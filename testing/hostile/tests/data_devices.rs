@@ -827,6 +827,49 @@ fn a_device_that_was_away_gets_what_it_missed() {
     run.unwrap();
 }
 
+/// A resilver goes on where blocks are found that were there when it began; one that a device missed
+/// may be led to by a later clone alone.
+#[test]
+fn a_clone_of_blocks_that_a_device_missed_is_there_when_their_file_is_gone() {
+    let machine = machine(13);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        create(&house, vec![vdev(VdevKind::Mirror, &["a", "b"])]);
+        let files = house.files("tank");
+        assert_eq!(offline(&house, "b"), ["OFFLINE"]);
+        for number in 0..20 {
+            let missed = files.make(&format!("missed{number}")).unwrap();
+            files.write(missed, 0, &noise(number, SIZE)).unwrap();
+        }
+        house.sync().unwrap();
+        assert_eq!(online(&house, "b", false), ["ONLINE"]);
+        for number in 0..20 {
+            let missed = files.find(&format!("missed{number}")).unwrap();
+            let clone = files.make(&format!("clone{number}")).unwrap();
+            let length = u64::try_from(SIZE).unwrap();
+            assert_eq!(files.copy(missed, clone, length).unwrap(), length);
+            files.unlink(&format!("missed{number}")).unwrap();
+        }
+        house.sync().unwrap();
+        // It can stand alone when it is filled.
+        while offline(&house, "a") != ["OFFLINE"] {
+            host.sleep(std::time::Duration::from_millis(50));
+        }
+        drop(files);
+        house.export("tank", false).unwrap();
+        let house = House::new(host);
+        import(&house);
+        let files = house.files("tank");
+        for number in 0..20 {
+            let clone = files.find(&format!("clone{number}")).unwrap();
+            assert!(files.read(clone, 0, SIZE).unwrap() == noise(number, SIZE));
+        }
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
 /// The devices at the leaves of the data vdevs, by the last parts of their paths.
 fn members(house: &House) -> Vec<String> {
     fn leaves(vdev: &VdevStatus, found: &mut Vec<String>) {

@@ -320,18 +320,19 @@ impl Finder<'_> {
         if pointer.kind() != PointerKind::Stored {
             return;
         }
-        // A block from after the snapshot belongs to the dataset behind it.
-        if pointer.logical_birth > self.scan.current_txg_max {
+        // A block from after the snapshot belongs to the dataset behind it. A clone that was made
+        // since may be all that leads to an older block.
+        let birth = pointer.physical_birth();
+        if birth > self.scan.current_txg_max {
             return;
         }
-        let birth = pointer.physical_birth();
         let bytes = pointer.allocated_size().get();
         if birth <= self.scan.txg_min || birth >= self.scan.txg_max {
             self.scan.skipped_bytes += bytes;
             return;
         }
         debug_assert!(
-            pointer.logical_birth <= self.scan.current_txg_max,
+            birth <= self.scan.current_txg_max,
             "a block of a later birth is visited with another dataset"
         );
         self.scan.examined_bytes += bytes;
