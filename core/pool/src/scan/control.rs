@@ -78,6 +78,11 @@ pub enum ScanRefusal {
     NoResilverDefer,
 }
 
+/// So many txgs may have changes that were begun before one that syncs is done: one that is closed,
+/// and the open one. Blocks are cloned in them by what was known of devices before, so a walk that
+/// begins later finds all clones of what a device misses.
+const NEWER_TXGS: u64 = 2;
+
 /// The blocks that a scrub visits: born after the first txg, and before the second, if there is
 /// one, else before the txg in which it begins.
 type Births = (Txg, Option<Txg>);
@@ -389,6 +394,7 @@ impl Pool {
                 ..Pass::default()
             },
             is_complete_record: true,
+            walks_from: scope.writer.tx.txg().plus(NEWER_TXGS + 1),
             stored_ns: self.host().monotonic_ns(),
             ..Progress::default()
         };

@@ -46,6 +46,8 @@ pub(crate) struct Progress {
     pub(super) is_complete_record: bool,
     /// The walk waits until the queue of copies is empty.
     pub(super) is_draining: bool,
+    /// The walk begins in this txg, or goes on from the start of an import.
+    pub(super) walks_from: Txg,
     /// How many slices of the walk came no further, one after the other.
     pub(super) fruitless_slices: u32,
     /// When the position was stored, on the monotonic clock.

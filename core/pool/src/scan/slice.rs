@@ -71,6 +71,9 @@ impl Pool {
         let (scan, queue, is_stuck) = {
             let mut progress = self.scans.progress.lock();
             let now = progress.now.filter(is_running).expect("the scan runs");
+            if scope.writer.tx.txg() < progress.walks_from {
+                return Ok(());
+            }
             let is_stuck = progress.fruitless_slices >= FRUITLESS_MAX;
             (now, std::mem::take(&mut progress.queue), is_stuck)
         };
