@@ -827,8 +827,8 @@ fn a_device_that_was_away_gets_what_it_missed() {
     run.unwrap();
 }
 
-/// A resilver goes on where blocks are found that were there when it began; one that a device missed
-/// may be led to by a later clone alone.
+/// A resilver goes on where blocks are found that were there when it began; one that a device
+/// missed may be led to by a later clone alone.
 #[test]
 fn a_clone_of_blocks_that_a_device_missed_is_there_when_their_file_is_gone() {
     let machine = machine(13);

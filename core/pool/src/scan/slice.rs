@@ -71,6 +71,10 @@ impl Pool {
         let (scan, queue, is_stuck) = {
             let mut progress = self.scans.progress.lock();
             let now = progress.now.filter(is_running).expect("the scan runs");
+            assert!(
+                !progress.is_walked(),
+                "a walk that has ended goes no further"
+            );
             if scope.writer.tx.txg() < progress.walks_from {
                 return Ok(());
             }
