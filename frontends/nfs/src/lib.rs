@@ -40,6 +40,7 @@ pub mod rpc;
 mod share;
 pub mod share_options;
 mod share_table;
+mod state_file;
 pub mod status_monitor;
 pub mod unshared;
 pub mod v3;

@@ -12,9 +12,8 @@
 //! - A client that is granted a lock is in the file.
 //! - The number of a life is odd, as that of a host that is up (XNFS, chapter 11).
 
+use crate::state_file;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -136,9 +135,7 @@ impl MonitoredHosts {
 }
 
 fn read(path: &Path) -> Option<(u32, Listed)> {
-    let mut text = String::new();
-    let file = File::open(path).ok()?;
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
+    let text = state_file::read(path, FILE_BYTES_MAX)?;
     let mut lines = text.lines();
     let state = lines.next()?.parse().ok()?;
     Some((state, lines.filter_map(host_of).take(HOSTS_MAX).collect()))
@@ -164,15 +161,7 @@ fn write(path: &Path, state: u32, listed: &Listed) -> std::io::Result<()> {
         }
         text.push('\n');
     }
-    let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+    state_file::replace(path, &text)
 }
 
 #[cfg(test)]

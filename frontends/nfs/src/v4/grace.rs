@@ -18,9 +18,8 @@
 //! - Where the file cannot be written, nothing is granted that this would be needed for.
 
 use super::client_name::ClientName;
+use crate::state_file;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -134,9 +133,7 @@ impl Grace {
 }
 
 fn read(path: &Path) -> Option<BTreeSet<ClientName>> {
-    let mut text = String::new();
-    let file = File::open(path).ok()?;
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
+    let text = state_file::read(path, FILE_BYTES_MAX)?;
     Some(text.lines().filter_map(ClientName::parse).collect())
 }
 
@@ -147,15 +144,7 @@ fn write(path: &Path, listed: &BTreeSet<ClientName>) -> std::io::Result<()> {
         text.push_str(&client.line());
         text.push('\n');
     }
-    let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+    state_file::replace(path, &text)
 }
 
 #[cfg(test)]
