@@ -31,6 +31,10 @@
 //!   before it releases space ([`ScanQueue`](tarn_block::ScanQueue)).
 //! - Births leave a dirty time log in the txg in which a scan ends, after all its blocks were
 //!   written; they are flushed with that txg.
+//! - A resilver comes to each block that a device misses. A clone could take it to where the walk
+//!   has been, and the pointer that the walk would come to could be freed: so a block that a device
+//!   in use misses is copied, not cloned ([`BlockIo::is_missed`](tarn_block::BlockIo::is_missed)),
+//!   and the walk begins after the txgs in which clones were made by what was known before.
 //!
 //! # After a crash
 //! The next import goes on from the stored position, and verifies some blocks again.
