@@ -25,7 +25,9 @@
 //! not fit, the directories of the space in flight are looked up ([`Namespace::fold`]).
 //!
 //! Where there is plenty of room, a writer reserves more than it asked for, and later writers take
-//! from that without a check, as long as the txg is open.
+//! from that without a check, as long as the txg is open. The room must be there without what
+//! reservations pay: so a volume with a `refreservation` has its limits read once for many writes
+//! as well, and near a limit each request is counted by itself.
 //!
 //! A file system's `refquota` is checked first. At the root is the pool: its size less slop, less
 //! freed space that cannot be reused yet. Operations that free space may use half of the slop, and
@@ -107,8 +109,8 @@ struct Asking {
 /// What comes of asking once.
 #[derive(Debug, Clone, Copy)]
 enum Answer {
-    /// It may; and whether there is room for much more.
-    Yes { has_plenty: bool },
+    /// It may.
+    Yes,
     /// Not before what is in flight is stored.
     Later,
     /// There is no room.
@@ -240,12 +242,14 @@ impl Namespace {
             {
                 let mut promises = self.promised().lock();
                 let at_most = txgs.in_flight_bytes().saturating_add(promises.sum(open));
-                let answer = judge(&asking, &head, &steps, &Flight::AtMost(at_most));
+                let flight = Flight::AtMost(at_most);
+                let answer = judge(&asking, &head, &steps, &flight);
                 // What a group had in flight is used when it is stored.
                 if txgs.stored_txg() != stored {
                     continue;
                 }
-                if let Answer::Yes { has_plenty } = answer {
+                if let Answer::Yes = answer {
+                    let has_plenty = has_plenty(&asking, &head, &steps, &flight);
                     return Ok(Ok(self.give(&asking, &mut promises, open, has_plenty)));
                 }
             }
@@ -257,7 +261,7 @@ impl Namespace {
                 continue;
             }
             return Ok(match answer {
-                Answer::Yes { .. } => Ok(self.give(&asking, &mut promises, open, false)),
+                Answer::Yes => Ok(self.give(&asking, &mut promises, open, false)),
                 answer => Err(answer),
             });
         }
@@ -486,16 +490,14 @@ impl Limit {
         let left = self.bytes - used;
         let sum = in_flight.saturating_add(wanted);
         if sum <= left {
-            let plenty = ADVANCE_BYTES * ADVANCE_PART;
-            let has_plenty = left - sum > plenty;
-            return Answer::Yes { has_plenty };
+            return Answer::Yes;
         }
         if in_flight > 0 && asking.waits < PATIENT_WAITS {
             return Answer::Later;
         }
         let is_within = sum <= left.saturating_add(self.overdraft);
         match (asking.space_use, is_within) {
-            (SpaceUse::Whole | SpaceUse::Freeing, true) => Answer::Yes { has_plenty: false },
+            (SpaceUse::Whole | SpaceUse::Freeing, true) => Answer::Yes,
             (SpaceUse::Whole | SpaceUse::Freeing, false) if in_flight > 0 => Answer::Later,
             _ => Answer::No(self.full),
         }
@@ -505,13 +507,11 @@ impl Limit {
 /// Goes through all limits from a head up, as far as no reservation pays.
 fn judge(asking: &Asking, head: &HeadLimits, steps: &[Step], flight: &Flight) -> Answer {
     let mut wanted = asking.bytes;
-    // What a reservation pays is counted to the byte.
-    let mut has_plenty = head.quota == 0 && head.reserved == 0;
     if head.quota != 0 {
         let quota = Limit::of_quota(head.quota);
         let in_flight = flight.of_head(asking.head);
         match quota.answer(asking, head.referenced, in_flight, wanted) {
-            Answer::Yes { .. } => {}
+            Answer::Yes => {}
             other => return other,
         }
     }
@@ -523,16 +523,32 @@ fn judge(asking: &Asking, head: &HeadLimits, steps: &[Step], flight: &Flight) ->
             break;
         }
         let in_flight = flight.of(step.directory);
-        has_plenty &= step.reserved == 0;
         for limit in &step.limits {
             match limit.answer(asking, step.used, in_flight, wanted) {
-                Answer::Yes { has_plenty: here } => has_plenty &= here,
+                Answer::Yes => {}
                 other => return other,
             }
         }
         wanted = felt_above(step.used, step.reserved, in_flight, wanted);
     }
-    Answer::Yes { has_plenty }
+    Answer::Yes
+}
+
+/// Whether each limit from a head up has room for what is asked for and several advances, though no
+/// reservation pay for any of it.
+fn has_plenty(asking: &Asking, head: &HeadLimits, steps: &[Step], flight: &Flight) -> bool {
+    let wanted = asking.bytes.saturating_add(ADVANCE_BYTES * ADVANCE_PART);
+    let leaves = |bytes: u64, used: u64, in_flight: u64| {
+        bytes.saturating_sub(used) > in_flight.saturating_add(wanted)
+    };
+    let is_within =
+        head.quota == 0 || leaves(head.quota, head.referenced, flight.of_head(asking.head));
+    is_within
+        && steps.iter().all(|step| {
+            let in_flight = flight.of(step.directory);
+            let mut limits = step.limits.iter();
+            limits.all(|limit| leaves(limit.bytes, step.used, in_flight))
+        })
 }
 
 /// How much of what is wanted in a directory is felt by its parent.
@@ -619,7 +635,7 @@ mod tests {
 
     fn letter(answer: &Answer) -> char {
         match answer {
-            Answer::Yes { .. } => 'y',
+            Answer::Yes => 'y',
             Answer::Later => 'l',
             Answer::No(_) => 'n',
         }
@@ -672,6 +688,36 @@ mod tests {
         assert_eq!(answer(15, 0), 'y');
         assert_eq!(answer(16, 0), 'n');
         assert_eq!(answer(15, 1), 'l', "it would fit without the others");
+    }
+
+    #[test]
+    fn leave_in_advance_needs_room_that_no_reservation_pays_for() {
+        let plenty = ADVANCE_BYTES * ADVANCE_PART;
+        let has_plenty = |head: &HeadLimits, bytes, reserved, in_flight| {
+            let steps = [Step {
+                directory: ObjectId::new(2),
+                used: 100,
+                reserved,
+                limits: vec![Limit::of_quota(bytes)],
+            }];
+            let asking = asking(SpaceUse::Whole, 10, 0);
+            has_plenty(&asking, head, &steps, &Flight::AtMost(in_flight))
+        };
+        let enough = 100 + plenty + 10 + 1;
+        for head in [head(0, 0), head(10, 100)] {
+            for reserved in [0, 1 << 40] {
+                assert!(has_plenty(&head, enough, reserved, 0));
+                assert!(!has_plenty(&head, enough - 1, reserved, 0), "10 bytes");
+                assert!(!has_plenty(&head, enough, reserved, 1), "in flight");
+                assert!(!has_plenty(&head, 50, reserved, 0), "it is exceeded");
+            }
+        }
+        let with_quota = |quota| HeadLimits {
+            quota,
+            ..head(20, 0)
+        };
+        assert!(has_plenty(&with_quota(20 + plenty + 11), enough, 0, 0));
+        assert!(!has_plenty(&with_quota(20 + plenty + 10), enough, 0, 0));
     }
 
     #[test]

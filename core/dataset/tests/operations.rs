@@ -833,19 +833,25 @@ fn what_is_in_flight_counts_where_it_is_and_above() {
 #[test]
 fn leave_is_given_in_advance_where_there_is_plenty_of_room_until_the_group_is_closed() {
     let mut pool = Pool::new();
-    create(&mut pool, &["tank/a", "tank/b"]);
+    create(&mut pool, &["tank/a", "tank/b", "tank/c"]);
     pool.run(set("tank/b", &[("quota", "64M")])).unwrap();
+    // As a volume that is not sparse has it.
+    pool.run(set("tank/c", &[("refreservation", "1M")]))
+        .unwrap();
     let (plenty, little) = (pool.head_id("tank/a"), pool.head_id("tank/b"));
+    let reserved = pool.head_id("tank/c");
     pool.sync();
     pool.namespace.set_adjusted_bytes(8 * POOL_BYTES);
     let admit = |pool: &Pool, head| {
         let admitted = pool
             .namespace
             .admit(head, 4096, SpaceUse::Divisible, &pool.operation);
-        admitted.map(drop)
+        admitted.map(|leave| leave.is_to_be_kept())
     };
-    admit(&pool, plenty).unwrap();
-    admit(&pool, little).unwrap();
+    for (head, later_are_counted) in [(plenty, false), (reserved, false), (little, true)] {
+        assert!(admit(&pool, head).unwrap());
+        assert_eq!(admit(&pool, head).unwrap(), later_are_counted);
+    }
     pool.namespace
         .set_adjusted_bytes(pool.directory("tank").used.get());
     admit(&pool, plenty).unwrap();

@@ -147,9 +147,9 @@ impl Turn<'_> {
     }
 
     /// Sends data with its status.
-    pub fn send_data(&mut self, pieces: Vec<Piece>, contents: Contents, tasks: &mut Tasks) {
+    pub fn send_data(&mut self, pieces: Vec<Piece>, mut contents: Contents, tasks: &mut Tasks) {
         let digests = self.state().digests;
-        let mut message = Vec::with_capacity(2 * pieces.len());
+        let mut message = Vec::with_capacity(3 * pieces.len());
         for mut piece in pieces {
             let counts = match piece.is_last {
                 true => Counts::Status,
@@ -162,10 +162,14 @@ impl Turn<'_> {
                 let parts = contents.parts();
                 sum_of(&parts_in(&parts, piece.range.clone()), padding(length))
             });
-            match &contents {
+            match &mut contents {
                 Contents::Cached(data) => {
+                    let these = match piece.range == (0..data.len()) {
+                        true => std::mem::take(data),
+                        false => data.part(piece.range),
+                    };
                     message.push(Part::Own(header));
-                    message.push(Part::Blocks(data.part(piece.range)));
+                    message.push(Part::Blocks(these));
                 }
                 Contents::Bytes(bytes) => {
                     header.extend_from_slice(&bytes[piece.range]);

@@ -20,8 +20,8 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(socket: OwnedFd) -> Sender {
         Sender {
+            outbox: Outbox::of_socket(socket.as_fd(), PATIENCE_S),
             socket,
-            outbox: Outbox::new(PATIENCE_S),
             is_closing: AtomicBool::new(false),
         }
     }

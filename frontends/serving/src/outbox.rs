@@ -16,6 +16,12 @@
 //! it waits, by what the socket takes at once
 //! ([`Source::send_held_at_once`](crate::Source::send_held_at_once)).
 //!
+//! # Alignment
+//! For each call a Unix socket fills pages of its own from their beginning. A header before much
+//! data would have each of these copies, and those of the client, begin and end within a word,
+//! which takes about a tenth longer; so on a Unix socket much data begins a call of its own. On TCP
+//! all bytes follow each other in the same pages, and one call sends all.
+//!
 //! # Invariants
 //! - What is in line is being sent by the thread that has the turn, or will be sent by one that
 //!   holds it back; or the socket is full, and epoll watches for room.
@@ -24,6 +30,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use rustix::net::AddressFamily;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -38,6 +45,10 @@ const HELD_BYTES_MAX: usize = 64 << 10;
 const LINE_BYTES_MAX: usize = 1 << 20;
 /// How many parts one call of the system takes; the system's own limit is 1024.
 const PARTS_MAX: usize = 512;
+
+/// From this size on data begins a call of its own on a Unix socket: measured, for 128 KiB that
+/// saves more than the call takes; so much fills one piece of the socket's memory.
+const ALONE_BYTES_MIN: usize = 32 << 10;
 
 /// A part of a message.
 #[derive(Debug)]
@@ -90,6 +101,8 @@ pub struct Outbox {
     /// How many messages were put here and are not sent.
     unsent: AtomicUsize,
     is_broken: AtomicBool,
+    /// Much data begins a call of the system.
+    has_data_alone: bool,
     /// How long a client may take no bytes.
     patience: Timespec,
 }
@@ -102,10 +115,20 @@ impl Outbox {
             turn: Mutex::default(),
             unsent: AtomicUsize::new(0),
             is_broken: AtomicBool::new(false),
+            has_data_alone: false,
             patience: Timespec {
                 tv_sec: patience_s,
                 tv_nsec: 0,
             },
+        }
+    }
+
+    /// The same for this socket: on a Unix socket much data begins a call of its own.
+    pub fn of_socket(socket: BorrowedFd<'_>, patience_s: i64) -> Outbox {
+        let family = rustix::net::sockopt::socket_domain(socket);
+        Outbox {
+            has_data_alone: family == Ok(AddressFamily::UNIX),
+            ..Outbox::new(patience_s)
         }
     }
 
@@ -245,8 +268,11 @@ impl Outbox {
         socket: BorrowedFd<'_>,
         waiting: Waiting,
     ) -> Result<(), Errno> {
-        let mut all = Vec::with_capacity(turn.parts.len());
+        let (mut all, mut begins) = (Vec::with_capacity(turn.parts.len()), Vec::new());
         for part in &turn.parts {
+            if self.has_data_alone && part.len() >= ALONE_BYTES_MIN && !all.is_empty() {
+                begins.push(all.len());
+            }
             match part {
                 Part::Own(bytes) => all.push(IoSlice::new(bytes)),
                 Part::Blocks(data) => all.extend(data.parts().map(IoSlice::new)),
@@ -254,10 +280,14 @@ impl Outbox {
         }
         let bytes: usize = all.iter().map(|part| part.len()).sum();
         assert!(turn.sent < bytes, "a turn ends when all is sent");
+        let count = all.len();
         let mut rest = &mut all[..];
         IoSlice::advance_slices(&mut rest, turn.sent);
         while !rest.is_empty() {
-            match rustix::io::writev(socket, &rest[..rest.len().min(PARTS_MAX)]) {
+            let at = count - rest.len();
+            let end = begins.iter().find(|begin| **begin > at);
+            let together = end.map_or(rest.len(), |end| end - at).min(PARTS_MAX);
+            match rustix::io::writev(socket, &rest[..together]) {
                 Ok(0) => return Err(Errno::PIPE),
                 Ok(count) => {
                     turn.sent += count;
@@ -347,6 +377,30 @@ mod tests {
         found.sort();
         expected.sort();
         assert!(found == expected);
+    }
+
+    /// Each call of the system is a packet here.
+    #[test]
+    fn much_data_begins_a_call_of_its_own_on_a_unix_socket() {
+        use rustix::net::{SocketFlags, SocketType, socketpair};
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (client, server) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        let packets = |outbox: &Outbox| {
+            for data in [ALONE_BYTES_MIN, ALONE_BYTES_MIN - 1, ALONE_BYTES_MIN] {
+                outbox.put([Part::Own(vec![1; 16]), Part::Own(vec![2; data])]);
+            }
+            outbox.send(server.as_fd()).unwrap();
+            let (mut found, mut bytes) = (Vec::new(), vec![0; 8 * ALONE_BYTES_MIN]);
+            while found.iter().sum::<usize>() < 48 + 3 * ALONE_BYTES_MIN - 1 {
+                found.push(rustix::io::read(&client, &mut bytes[..]).unwrap());
+            }
+            found
+        };
+        let alone = Outbox::of_socket(server.as_fd(), 60);
+        let expected = [16, 2 * ALONE_BYTES_MIN + 31, ALONE_BYTES_MIN];
+        assert_eq!(packets(&alone), expected);
+        let all = 3 * ALONE_BYTES_MIN + 47;
+        assert_eq!(packets(&Outbox::new(60)), [all]);
     }
 
     #[test]
