@@ -491,6 +491,29 @@ fn snapshots_are_renamed_by_a_short_name() {
 }
 
 #[test]
+fn a_snapshot_is_not_renamed_with_options_of_file_systems() {
+    let bench = Bench::new();
+    snapshot(&bench, &["tank@one"], false).unwrap();
+    for (parents, no_mount) in [(true, false), (false, true)] {
+        let request = Rename {
+            from: "tank@one".to_string(),
+            to: "tank@two".to_string(),
+            parents,
+            no_mount,
+            ..Rename::default()
+        };
+        let refused = bench
+            .administrator
+            .dataset_rename(&call("zfs rename"), request);
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            "cannot open 'tank@one': snapshot delimiter '@' is not expected here"
+        );
+    }
+    assert_eq!(snapshots(&bench), ["tank@one"]);
+}
+
+#[test]
 fn a_promoted_clone_has_the_snapshots_and_its_parent_can_go() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();

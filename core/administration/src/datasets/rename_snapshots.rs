@@ -26,6 +26,10 @@ impl Administrator {
         request: &Rename,
         operation: &Operation,
     ) -> Result<Done, Refusal> {
+        // Both are for what has a mount point or ancestors: OpenZFS then takes no snapshot's name.
+        if request.parents || request.no_mount {
+            return Err(bad_name(&request.from, BadName::Delimiter('@')));
+        }
         let from = DatasetName::parse(&request.from).map_err(|bad| bad_name(&request.from, bad))?;
         let view = open.pool.namespace().view(operation);
         view.dataset(&from)
