@@ -171,6 +171,9 @@ fn after_a_restart_a_client_reclaims_before_others_get_anything() {
         .lock(&opened.file, at, (b"l", 1), (0, 10), true)
         .unwrap();
     assert_eq!(client.write(&opened.file, &again.state, b"mine"), 0);
+    // What the owner asks for next leaves it what it has reclaimed.
+    assert_eq!(client.open(&root, "g", b"o", 8), Err(GRACE));
+    assert_eq!(client.write(&opened.file, &again.state, b"mine"), 0);
 }
 
 #[test]

@@ -182,6 +182,14 @@ impl Compound<'_> {
         }
         let is_confirmed = is_confirmed || reclaims;
         let state = self.add_state(client, &opened, &open, is_confirmed)?;
+        if reclaims {
+            // Its next `OPEN` would else end the opens that it has reclaimed.
+            self.memory.state().confirm_owner(&OwnerKey {
+                client,
+                owned: Owned::Opens,
+                name: open.owner.to_vec(),
+            });
+        }
         if !opened.is_new && opened.set.has(attributes::SIZE) {
             truncate(&opened).inspect_err(|_| {
                 if state.sequence == 1 {
