@@ -10,7 +10,7 @@ use tarn_oracle::program::{self, Spoken};
 
 use super::super::known::{Ended, Verdict};
 use super::LIMIT_OF_COMMANDS;
-use super::layout::{Suite, USER};
+use super::layout::{NFS_PORT, Suite, USER};
 use crate::workspace::{Outcome, programs};
 
 /// Loop devices that tests get as `DISKS`, and their size.
@@ -101,7 +101,10 @@ impl<'a> Directory<'a> {
 
     fn ours(&self, program: &str, arguments: &[&str]) -> Outcome<Spoken> {
         let mut command = Command::new(programs().join(program));
-        command.args(arguments).env("TARN_DIR", &self.suite.state);
+        command
+            .args(arguments)
+            .env("TARN_DIR", &self.suite.state)
+            .env("TARN_NFS_PORT", NFS_PORT);
         Ok(program::run(&mut command, Duration::from_secs(30))?)
     }
 
@@ -133,6 +136,7 @@ impl<'a> Directory<'a> {
             .env("STF_TOOLS", self.suite.work.join("src/tests/test-runner"))
             .env("STF_SUITE", self.suite.tests())
             .env("STF_PATH", &self.suite.path)
+            .env("TARN_NFS_PORT", NFS_PORT)
             .env("ZTS_TUNABLES", self.suite.work.join("tunables"))
             .env("FILEDIR", files)
             .env("TMPDIR", files)

@@ -58,6 +58,9 @@ const TUNABLES: [(&str, u64); 15] = [
 /// The user that tests without privilege run as.
 pub const USER: &str = "ztsuser";
 
+/// The port at which the daemon of the run serves NFS: 2049 may be another server's.
+pub const NFS_PORT: &str = "20649";
+
 /// What mount(8) calls for `mount -t zfs`, as long as the suite is laid out.
 const MOUNT_HELPER: &str = "/sbin/mount.zfs";
 
@@ -154,10 +157,10 @@ impl Suite {
             );
             self.script(name, &ours)?;
         }
-        // Device nodes are there when the call that made them returns; nothing is exported by NFS;
+        // Device nodes are there when the call that made them returns; shares are those of tarnd;
         // faults cannot be injected, so there is nothing to clear.
         self.script("udevadm", "#!/bin/sh\nexit 0\n")?;
-        self.script("exportfs", "#!/bin/sh\nexit 0\n")?;
+        self.script("exportfs", include_str!("exportfs.py"))?;
         let inject =
             "#!/bin/sh\n[ \"$1\" = -c ] && exit 0\necho 'zinject: not in Tarn' >&2\nexit 1\n";
         self.script("zinject", inject)?;

@@ -47,3 +47,9 @@ function _resolve_dsname_linux # pool dataset
 {
 	zfs get -Hpo value objsetid $2
 }
+
+# Shares are those of tarnd, which `exportfs` lists; it writes no file of exports.
+function is_exported_linux # mountpoint
+{
+	is_shared_linux "$1"
+}
