@@ -76,6 +76,28 @@ pub fn account_name(kind: AccountKind, id: u32) -> Option<String> {
     found?.name.into_string().ok()
 }
 
+/// A user of this machine with all groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// User id.
+    pub uid: u32,
+    /// The user's own group.
+    pub gid: u32,
+    /// All groups, that one among them.
+    pub groups: Vec<u32>,
+}
+
+/// The user that this machine knows by a name.
+pub fn account_of_user(name: &str) -> Option<Account> {
+    let name = CString::new(name).ok()?;
+    let found = user(Key::Name(&name))?;
+    Some(Account {
+        uid: found.id,
+        gid: found.own_group,
+        groups: groups_of(&found.name, found.own_group),
+    })
+}
+
 /// By what it is looked for.
 #[derive(Clone, Copy)]
 enum Key<'a> {
@@ -86,6 +108,8 @@ enum Key<'a> {
 /// What was found.
 struct Found {
     id: u32,
+    /// A user's own group; a group itself.
+    own_group: u32,
     name: CString,
 }
 
@@ -126,6 +150,7 @@ fn user(key: Key<'_>) -> Option<Found> {
             (0, false) => Ok(Some(unsafe {
                 Found {
                     id: (*found).pw_uid,
+                    own_group: (*found).pw_gid,
                     name: CStr::from_ptr((*found).pw_name).to_owned(),
                 }
             })),
@@ -155,6 +180,7 @@ fn group(key: Key<'_>) -> Option<Found> {
             (0, false) => Ok(Some(unsafe {
                 Found {
                     id: (*found).gr_gid,
+                    own_group: (*found).gr_gid,
                     name: CStr::from_ptr((*found).gr_name).to_owned(),
                 }
             })),
@@ -197,6 +223,10 @@ mod tests {
             assert_eq!(host.find_account(kind, "a\0b"), None);
             assert_eq!(host.account_name(kind, 3_999_999_999), None);
         }
+        let root = account_of_user("root").expect("each machine has root");
+        assert_eq!((root.uid, root.gid), (0, 0));
+        assert!(root.groups.contains(&0));
+        assert_eq!(account_of_user("nobody of this name"), None);
         assert!(host.is_member(0, 0, 0));
         assert!(!host.is_member(0, 0, 3_999_999_999));
     }
