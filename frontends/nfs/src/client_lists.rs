@@ -2,9 +2,14 @@
 //!
 //! Elements are separated by colons: an address, a network (`10.0.0.0/8`, `@10.0.0.0/8`,
 //! `10.0.0.0/255.0.0.0`), addresses of IPv6 in brackets (`[fe80::1]`, `[2001:db8::]/32`), the name
-//! of a host, or `*` for all. A `-` before an element excludes it (as on illumos); the first
-//! element that is about a client decides.
+//! of a host, a pattern of names (`*.example.org`, `node?`, or `.example.org` as on illumos), a
+//! netgroup (`@staff`), or `*` for all. A `-` before an element excludes it (as on illumos); the
+//! first element that is about a client decides.
+//!
+//! Patterns and netgroups are about the name that the resolver has for the client's address, if
+//! that name has this address: the owner of an address alone does not say what it is called.
 
+use crate::client_names::{Netgroup, matches_name, names_of};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,6 +40,10 @@ enum Pattern {
     Network { address: IpAddr, bits: u32 },
     /// The addresses of a host, found when a client is looked at.
     Host(Host),
+    /// Names that match.
+    Names(String),
+    /// The machines of a group.
+    Netgroup(Netgroup),
 }
 
 /// A host by its name.
@@ -79,16 +88,8 @@ impl Host {
 /// An element that is not served, or is no element.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadClient {
-    /// A name of a group of hosts.
-    #[error("netgroups are not supported by this version of Tarn: '{0}'; name networks or hosts")]
-    Netgroup(String),
-    /// A pattern of names.
-    #[error(
-        "patterns of host names are not supported by this version of Tarn: '{0}'; name networks or hosts"
-    )]
-    NamePattern(String),
     /// It is neither an address, nor a network, nor a name.
-    #[error("'{0}' is no address, network or host")]
+    #[error("'{0}' is no address, network, host, pattern of host names or netgroup")]
     Nothing(String),
 }
 
@@ -153,6 +154,11 @@ impl Element {
             Pattern::Any => true,
             Pattern::Network { address, bits } => begins_alike(*address, client, *bits),
             Pattern::Host(host) => host.has(client),
+            Pattern::Names(pattern) => {
+                let names = names_of(client);
+                names.iter().any(|name| matches_name(pattern, name))
+            }
+            Pattern::Netgroup(group) => group.has(client),
         }
     }
 }
@@ -186,23 +192,21 @@ impl Pattern {
                 false => Err(nothing()),
             };
         }
-        if text.starts_with('@') {
-            return Err(match length {
-                None => BadClient::Netgroup(text.to_string()),
-                Some(_) => nothing(),
-            });
+        let is_of_name = |letter: char| {
+            letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_' | '*' | '?')
+        };
+        if length.is_some() || plain.is_empty() || !plain.chars().all(is_of_name) {
+            return Err(nothing());
         }
-        if plain.starts_with('.') || plain.contains(['*', '?']) {
-            return Err(BadClient::NamePattern(text.to_string()));
-        }
-        let is_of_name =
-            |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_');
-        match length.is_none() && !plain.is_empty() && plain.chars().all(is_of_name) {
-            true => Ok(Pattern::Host(Host {
+        let is_pattern = plain.starts_with('.') || plain.contains(['*', '?']);
+        match (text.starts_with('@'), is_pattern) {
+            (true, true) => Err(nothing()),
+            (true, false) => Ok(Pattern::Netgroup(Netgroup::new(plain))),
+            (false, true) => Ok(Pattern::Names(plain.to_string())),
+            (false, false) => Ok(Pattern::Host(Host {
                 name: plain.to_string(),
                 known: Arc::default(),
             })),
-            false => Err(nothing()),
         }
     }
 }
@@ -253,6 +257,9 @@ mod tests {
             ("-10.0.0.1:10.0.0.0/8", "10.0.0.1", false),
             ("-10.0.0.1:10.0.0.0/8", "10.0.0.2", true),
             ("localhost", "127.0.0.1", true),
+            ("local*", "127.0.0.1", true),
+            ("*.example.org:-*", "127.0.0.1", false),
+            ("@no-group-of-this-name", "127.0.0.1", false),
         ] {
             assert_eq!(has(list, client), expected, "{list} {client}");
         }
@@ -261,9 +268,9 @@ mod tests {
     #[test]
     fn what_is_not_served_is_refused_by_its_name() {
         for (list, why) in [
-            ("@staff", "netgroups are not supported"),
-            ("*.example.org", "patterns of host names"),
-            (".example.org", "patterns of host names"),
+            ("@staff/24", "'@staff/24' is no address"),
+            ("@st*ff", "'@st*ff' is no address"),
+            ("[a-c].example.org", "is no address"),
             ("10.0.0.0/33", "'10.0.0.0/33' is no address"),
             ("10.0.0.0/255.0.255.0", "is no address"),
             ("host/24", "is no address"),

@@ -24,6 +24,7 @@
 
 mod calls;
 pub mod client_lists;
+mod client_names;
 mod client_numbers;
 mod connection;
 mod crossing;

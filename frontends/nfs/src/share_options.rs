@@ -272,7 +272,6 @@ mod tests {
             ("fsid=3", "option 'fsid=3' is not supported"),
             ("subtree_check", "option 'subtree_check'"),
             ("anonuid=x", "option 'anonuid=x' has a value"),
-            ("rw=@staff", "netgroups are not supported"),
             ("secure=1", "option 'secure=1'"),
         ] {
             let error = ShareOptions::parse(options).unwrap_err().to_string();
