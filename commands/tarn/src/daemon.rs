@@ -17,13 +17,17 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:n:f:l:b:",
+    short: ":jc:n:f:l:b:t:e:k:a:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
         ("let-processors-sleep", "let-processors-sleep"),
         ("no-admin-snapshot", "no-admin-snapshot"),
         ("nbd-listen", "n"),
+        ("nbd-tls", "t"),
+        ("tls-certificate", "e"),
+        ("tls-key", "k"),
+        ("tls-client-ca", "a"),
         ("nfs-port", "f"),
         ("nfs-lease", "l"),
         ("block-devices", "b"),
@@ -156,12 +160,23 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
             "n" => handed_on.push(format!("--nbd-listen={value}")),
             "f" => handed_on.push(format!("--nfs-port={value}")),
             "l" => handed_on.push(format!("--nfs-lease={value}")),
+            "t" => handed_on.push(format!("--nbd-tls={value}")),
+            "e" => handed_on.push(format!("--tls-certificate={}", absolute(&value)?)),
+            "k" => handed_on.push(format!("--tls-key={}", absolute(&value)?)),
+            "a" => handed_on.push(format!("--tls-client-ca={}", absolute(&value)?)),
             "b" => handed_on.push(format!("--block-devices={value}")),
             flag => handed_on.push(format!("--{flag}")),
         }
     }
     refuse_operands(options)?;
     Ok((is_json, handed_on))
+}
+
+/// The daemon leaves the folder of its caller, and reads the file again when it changes.
+fn absolute(path: &str) -> Result<String, Failure> {
+    let absolute = std::path::absolute(path);
+    let absolute = absolute.map_err(|error| Failure::error(format!("'{path}': {error}")))?;
+    Ok(absolute.display().to_string())
 }
 
 fn refuse_operands(options: Options<'_>) -> Result<(), Failure> {
@@ -228,6 +243,8 @@ mod tests {
                 "--no-admin-snapshot"
             ]
         );
+        let (_, handed_on) = options(&["--tls-key=/etc/key", "--nbd-tls", "on"]).unwrap();
+        assert_eq!(handed_on, ["--tls-key=/etc/key", "--nbd-tls=on"]);
         let (_, handed_on) = options(&["-c512M", "--let-processors-sleep"]).unwrap();
         assert_eq!(handed_on, ["--cache-size=512M", "--let-processors-sleep"]);
     }

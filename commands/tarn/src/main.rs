@@ -32,7 +32,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "start",
         usage: "\tstart [-j] [--cache-size size] [--let-processors-sleep] [--no-admin-snapshot]\n\
 \t    [--nfs-port port] [--nfs-lease seconds] [--nbd-listen address:port] ...\n\
-\t    [--block-devices loop|none]\n",
+\t    [--tls-certificate file --tls-key file [--tls-client-ca file]]\n\
+\t    [--nbd-tls off|on|require|verify] [--block-devices loop|none]\n",
         run: Some(daemon::start),
     },
     Subcommand {
@@ -76,6 +77,12 @@ fn notes(subcommand: &str) -> String {
 \t                        open and locked; 90 unless given\n\
 \t--nbd-listen address:port\n\
 \t                        volumes are served by NBD at this TCP address, too\n\
+\t--tls-certificate file, --tls-key file\n\
+\t                        certificate and key for TLS of NFS and NBD, in PEM\n\
+\t--tls-client-ca file    certificates of the authorities of clients\n\
+\t--nbd-tls off|on|require|verify\n\
+\t                        whether clients of NBD on TCP may begin TLS, must, or must\n\
+\t                        show a certificate, too\n\
 \t--block-devices loop|none\n\
 \t                        whether volumes are block devices below /dev/zvol\n\
 \nThe command ends when the daemon answers, with its pools imported and mounted. One that\n\

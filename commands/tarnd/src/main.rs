@@ -22,11 +22,14 @@ mod serve;
 
 use clap::Parser;
 use serve::ServeError;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tarn_administration::messages::without_error_numbers;
 use tarn_engine::caller::{self, StartedBy};
 use tarn_engine::instance::Instance;
+use tarn_nbd::TlsUse;
+use tarn_tls::{CertificateFiles, ClientCertificates};
 
 /// Threads of all layers take and give back blocks of 128 KiB and small structures alike, millions
 /// a second. The C library's allocator grows each thread's heap page by page, with a system call
@@ -74,6 +77,21 @@ struct Arguments {
     /// given several times
     #[arg(long, value_name = "ADDRESS:PORT")]
     nbd_listen: Vec<std::net::SocketAddr>,
+    /// The certificate for TLS of NFS and NBD, in PEM, with those that lead to its authority; read
+    /// anew when it changes
+    #[arg(long, value_name = "FILE", value_parser = absolute, requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// The private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", value_parser = absolute, requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Certificates of the authorities whose clients are known, in PEM: for xprtsec=mtls of NFS and
+    /// --nbd-tls verify
+    #[arg(long, value_name = "FILE", value_parser = absolute, requires = "tls_certificate")]
+    tls_client_ca: Option<PathBuf>,
+    /// Whether clients of NBD on TCP addresses may begin TLS (on), must (require), or must show a
+    /// certificate, too (verify); 'on' where there is a certificate, unless given
+    #[arg(long, value_name = "WHICH", value_parser = ["off", "on", "require", "verify"])]
+    nbd_tls: Option<String>,
 }
 
 /// Exit code of a daemon that was told to stop and could not store everything. It differs from that
@@ -111,6 +129,14 @@ fn main() -> ExitCode {
                 Duration::from_secs(seconds.into())
             }),
             nbd_addresses: arguments.nbd_listen,
+            tls: match tls_of(
+                arguments.tls_certificate.zip(arguments.tls_key),
+                arguments.tls_client_ca,
+                arguments.nbd_tls.as_deref(),
+            ) {
+                Ok(tls) => tls,
+                Err(why) => return failed(&why),
+            },
             makes_block_devices: match makes_block_devices(arguments.block_devices) {
                 Ok(makes_them) => makes_them,
                 Err(why) => return failed(&why),
@@ -150,6 +176,35 @@ fn nfs_port(given: Option<u16>) -> Result<u16, String> {
     }
 }
 
+/// What TLS is to be, by the options: a certificate and its key, the authorities of clients, and
+/// whether NBD asks for it.
+fn tls_of(
+    certificate: Option<(PathBuf, PathBuf)>,
+    client_ca: Option<PathBuf>,
+    nbd: Option<&str>,
+) -> Result<Option<serve::TlsOptions>, String> {
+    let files = certificate.map(|(certificate, key)| CertificateFiles {
+        certificate,
+        key,
+        client_ca,
+    });
+    let Some(files) = files else {
+        return match nbd {
+            None | Some("off") => Ok(None),
+            Some(asked) => Err(format!(
+                "--nbd-tls {asked} needs a certificate: give --tls-certificate and --tls-key"
+            )),
+        };
+    };
+    let nbd = match nbd {
+        Some("off") => None,
+        Some("require") => Some((TlsUse::Required, ClientCertificates::Optional)),
+        Some("verify") => Some((TlsUse::Required, ClientCertificates::Required)),
+        _ => Some((TlsUse::Offered, ClientCertificates::Optional)),
+    };
+    Ok(Some(serve::TlsOptions { files, nbd }))
+}
+
 /// Whether volumes get block devices: the option, the environment, or yes.
 fn makes_block_devices(given: Option<String>) -> Result<bool, String> {
     const VARIABLE: &str = "TARN_BLOCK_DEVICES";
@@ -159,6 +214,11 @@ fn makes_block_devices(given: Option<String>) -> Result<bool, String> {
         Some("none") => Ok(false),
         Some(other) => Err(format!("{VARIABLE}='{other}' is unknown: 'loop' or 'none'")),
     }
+}
+
+/// A path as it is for any folder: the daemon leaves that of its caller, and reads files again.
+fn absolute(path: &str) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| error.to_string())
 }
 
 /// A size as users type it.
@@ -172,6 +232,30 @@ mod tests {
 
     /// For servers; see `docs/man/tarnd.8.md`.
     const UNIT: &str = include_str!("../system/tarnd.service");
+
+    #[test]
+    fn options_of_tls_come_together() {
+        let parse = |words: &[&str]| {
+            let words = std::iter::once("tarnd").chain(words.iter().copied());
+            Arguments::try_parse_from(words).map_err(|error| error.to_string())
+        };
+        let alone = parse(&["--tls-certificate", "a"]).unwrap_err();
+        assert!(alone.contains("--tls-key"), "{alone}");
+        assert!(parse(&["--tls-client-ca", "a"]).is_err());
+        assert!(parse(&["--nbd-tls", "maybe"]).is_err());
+        let both = parse(&["--tls-certificate", "a", "--tls-key", "/b"]).unwrap();
+        assert!(both.tls_certificate.unwrap().is_absolute());
+        let pair = || Some(("a".into(), "b".into()));
+        let nbd = |nbd| tls_of(pair(), None, nbd).unwrap().unwrap().nbd;
+        assert_eq!(nbd(Some("off")), None);
+        let offered = (TlsUse::Offered, ClientCertificates::Optional);
+        assert_eq!(nbd(None), Some(offered));
+        let verified = (TlsUse::Required, ClientCertificates::Required);
+        assert_eq!(nbd(Some("verify")), Some(verified));
+        let without = tls_of(None, None, Some("require")).unwrap_err();
+        assert!(without.contains("--tls-certificate"), "{without}");
+        assert!(tls_of(None, None, None).unwrap().is_none());
+    }
 
     #[test]
     fn the_unit_starts_it_with_arguments_it_takes() {

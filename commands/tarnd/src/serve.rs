@@ -16,9 +16,10 @@ use tarn_engine::instance::Instance;
 use tarn_engine::{Engine, EngineOptions};
 use tarn_fuse::FuseMounter;
 use tarn_iscsi::Shares;
-use tarn_nbd::{Listening, NbdServer};
+use tarn_nbd::{Listening, NbdServer, TlsUse};
 use tarn_nfs::NfsServer;
 use tarn_serving::{AwakeProcessors, ServingThreads};
+use tarn_tls::{CertificateFiles, ClientCertificates, Rules, TlsError, TlsServer};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,6 +28,21 @@ const SOCKET_MODE: u32 = 0o666;
 
 /// The beginning of the names of txg threads.
 const SYNC_THREADS: &str = "tarn-sync";
+
+/// TLS of NFS: version 1.3 alone (RFC 9289, section 5). A share says whether clients show
+/// certificates.
+const NFS_TLS: Rules = Rules {
+    application: Some("sunrpc"),
+    takes_version_1_2: false,
+    clients: ClientCertificates::Optional,
+};
+
+/// TLS of NBD.
+const NBD_TLS: Rules = Rules {
+    application: None,
+    takes_version_1_2: true,
+    clients: ClientCertificates::Optional,
+};
 
 /// Why the daemon cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +75,9 @@ pub enum ServeError {
         /// The system's error.
         cause: std::io::Error,
     },
+    /// TLS cannot be served.
+    #[error("cannot serve TLS: {0}")]
+    Tls(#[from] TlsError),
     /// It was told to stop, and could not store everything. The log has the details.
     #[error("stopped, and not everything could be stored")]
     NotStored,
@@ -81,6 +100,17 @@ pub struct Options {
     pub nfs_lease: Duration,
     /// TCP addresses at which volumes are served by NBD, beside the instance's socket.
     pub nbd_addresses: Vec<SocketAddr>,
+    /// The certificate of the server, where it has one.
+    pub tls: Option<TlsOptions>,
+}
+
+/// TLS, as the command line has it.
+#[derive(Debug, Clone)]
+pub struct TlsOptions {
+    /// The certificate, its key, and the authorities of clients.
+    pub files: CertificateFiles,
+    /// Whether clients of NBD must begin TLS, and show certificates; none when they cannot.
+    pub nbd: Option<(TlsUse, ClientCertificates)>,
 }
 
 /// Serves until a signal ends it.
@@ -102,6 +132,18 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         Some(instance.nfs_clients()),
         options.nfs_lease,
     );
+    let nbd_tls = match &options.tls {
+        None => None,
+        Some(tls) => {
+            sharer.offer_tls(TlsServer::open(tls.files.clone(), NFS_TLS, log)?);
+            let of_nbd = |(tls_use, clients)| {
+                let rules = Rules { clients, ..NBD_TLS };
+                let server = TlsServer::open(tls.files.clone(), rules, log);
+                server.map(|server| (server, tls_use))
+            };
+            tls.nbd.map(of_nbd).transpose()?
+        }
+    };
     let nbd_addresses = options.nbd_addresses;
     let makes_block_devices = options.makes_block_devices;
     let options = EngineOptions {
@@ -131,6 +173,9 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let shares = Shares::start(&engine, threads.clone(), log).map_err(ServeError::Iscsi)?;
     let path = instance.socket();
     let nbd = NbdServer::new(engine.clone(), threads);
+    if let Some((tls, tls_use)) = nbd_tls {
+        nbd.offer_tls(tls, tls_use);
+    }
     let served = match listen_for_volumes(&nbd, instance, &nbd_addresses) {
         Ok(()) => answer(instance, engine.clone()).map_err(|cause| ServeError::Socket {
             path: path.clone(),

@@ -1,4 +1,4 @@
-//! GSS-API (RFC 2743): who the other end of a connection is, by Kerberos of the system.
+//! GSS-API (RFC 2743): the other end of a connection shows its name, by Kerberos of the system.
 //!
 //! # Mechanism
 //! A service [acquires](Acceptor::acquire) its keys from a keytab. Both ends exchange tokens until
@@ -105,7 +105,7 @@ impl Context {
         self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a token of the initiator. Gives the one for it, and who it is when the context is
+    /// Takes a token of the initiator. Gives the one for it, and its name when the context is
     /// there.
     ///
     /// # Errors

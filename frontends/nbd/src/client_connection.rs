@@ -3,6 +3,7 @@
 use crate::message_receiver::{Message, Phase, Received, Receiver};
 use crate::nbd_messages::{self, TRANSFER_BYTES_MAX, command, handshake_flag};
 use crate::negotiation::Negotiation;
+use crate::secured::{Secured, Security};
 use crate::sending::Sender;
 use crate::transmission::Export;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,6 +30,7 @@ pub(crate) struct Connection {
     has_message: AtomicBool,
     /// How many bytes commands move that are being carried out.
     moving: Arc<Moving>,
+    security: Security,
     tell: Told,
 }
 
@@ -117,6 +119,7 @@ impl Connection {
         engine: Arc<Engine>,
         socket: OwnedFd,
         number: u32,
+        security: Security,
         tell: Told,
     ) -> Arc<Connection> {
         let sender = Arc::new(Sender::new(socket));
@@ -135,6 +138,7 @@ impl Connection {
             export: OnceLock::new(),
             has_message: AtomicBool::new(false),
             moving: Arc::default(),
+            security,
             tell,
         })
     }
@@ -162,6 +166,16 @@ impl Connection {
 
     /// Carries out an option, and begins the transmission where it chose an export.
     fn negotiate(&self, negotiation: &mut Negotiation, option: u32, data: &[u8]) {
+        let is_drained = || self.receiver().is_drained();
+        match self.security.answer(&self.sender, option, data, is_drained) {
+            Secured::Passes => {}
+            Secured::Answered => return,
+            // What was agreed on in plain may be another's words.
+            Secured::Began => {
+                negotiation.release(&self.engine);
+                return negotiation.begin_again();
+            }
+        }
         let chosen = negotiation.answer(&self.engine, &self.sender, option, data);
         let Some(volume) = chosen else { return };
         volume.watch(Arc::new(Ender(Arc::downgrade(&self.sender))));
@@ -192,7 +206,7 @@ impl Source for Connection {
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
-        self.sender.socket().as_fd()
+        self.sender.channel().as_fd()
     }
 
     fn take_request(&self, request: &mut Self::Request) -> Next {
@@ -205,7 +219,7 @@ impl Source for Connection {
             return Next::Ended;
         }
         let mut receiver = self.receiver();
-        let received = receiver.receive(self.sender.socket());
+        let received = receiver.receive(self.sender.channel());
         self.has_message
             .store(receiver.has_message(), Ordering::SeqCst);
         drop(receiver);
@@ -237,7 +251,9 @@ impl Source for Connection {
     }
 
     fn has_request_in_memory(&self) -> bool {
-        self.has_message.load(Ordering::SeqCst) || self.sender.has_held()
+        self.has_message.load(Ordering::SeqCst)
+            || self.sender.has_held()
+            || self.sender.channel().has_more()
     }
 
     fn may_have_owners(&self) -> bool {

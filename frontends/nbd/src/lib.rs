@@ -20,15 +20,17 @@
 //! # Source of the format
 //! `doc/proto.md` of <https://github.com/NetworkBlockDevice/nbd>.
 //!
-//! # Knows nothing about
-//! TLS: a client that asks for it is refused by name, and decides whether to go on without.
+//! # TLS
+//! A client may begin TLS during the handshake, and must where the server is told so (`secured`).
 
 mod client_connection;
 mod message_receiver;
 pub mod nbd_messages;
 mod nbd_server;
 mod negotiation;
+mod secured;
 mod sending;
 mod transmission;
 
 pub use nbd_server::{Listening, NbdServer};
+pub use secured::TlsUse;

@@ -6,9 +6,9 @@
 //! the small buffer has of it already is copied.
 
 use crate::nbd_messages::{Malformed, OPTION_HEADER_BYTES, OptionHeader, REQUEST_BYTES, Request};
-use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use tarn_engine::files::Buffer;
+use tarn_tls::Channel;
 
 /// How many bytes are read ahead: an option with its data fits.
 const AHEAD_BYTES: usize = 64 << 10;
@@ -127,20 +127,25 @@ impl Receiver {
     }
 
     /// Takes the next message, without waiting.
-    pub(crate) fn receive(&mut self, socket: &OwnedFd) -> Received {
+    pub(crate) fn receive(&mut self, channel: &Channel) -> Received {
         loop {
             match self.take_message() {
                 Ok(Some(message)) => return Received::Message(message),
                 Ok(None) => {}
                 Err(_) => return Received::Ended,
             }
-            match self.read(socket) {
+            match self.read(channel) {
                 Ok(0) => return Received::Ended,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Received::Nothing,
                 Err(_) => return Received::Ended,
             }
         }
+    }
+
+    /// Whether nothing was read that was not taken.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.start == self.end && self.payload.is_none()
     }
 
     /// Whether a whole message was read ahead.
@@ -163,11 +168,11 @@ impl Receiver {
     }
 
     /// Reads from the socket: what a command writes into its buffers, else ahead.
-    fn read(&mut self, socket: &OwnedFd) -> Result<usize, Errno> {
+    fn read(&mut self, channel: &Channel) -> Result<usize, Errno> {
         if let (Phase::Commands { block_size }, Some(payload)) = (self.phase, &mut self.payload)
             && let Some(place) = payload.place(block_size)
         {
-            let count = rustix::io::read(socket, place)?;
+            let count = channel.read(place)?;
             if count > 0 {
                 payload.advance(count);
             }
@@ -175,7 +180,7 @@ impl Receiver {
         }
         self.ahead.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let count = rustix::io::read(socket, &mut self.ahead[self.end..])?;
+        let count = channel.read(&mut self.ahead[self.end..])?;
         self.end += count;
         Ok(count)
     }

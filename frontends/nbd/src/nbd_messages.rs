@@ -69,6 +69,8 @@ pub mod reply {
     pub const ERR_UNSUP: u32 = 0x8000_0001;
     /// The option's data makes no sense here.
     pub const ERR_INVALID: u32 = 0x8000_0003;
+    /// TLS must begin first.
+    pub const ERR_TLS_REQD: u32 = 0x8000_0005;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = 0x8000_0006;
     /// The server is about to stop.

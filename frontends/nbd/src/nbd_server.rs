@@ -1,6 +1,7 @@
 //! The server: listening sockets, and the connections that came by them.
 
 use crate::client_connection::{Connection, Told};
+use crate::secured::{Security, TlsUse};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -9,10 +10,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tarn_engine::Engine;
 use tarn_serving::{Next, RequestTraits, ServingThreads, Source, SourceKey};
+use tarn_tls::TlsServer;
 
 /// By this name the serving threads bound connections whose clients have not chosen an export; then
 /// they count for the pool of the volume.
@@ -35,7 +37,8 @@ const SOCKET_MODE: u32 = 0o600;
 pub enum Listening {
     /// On a Unix socket, to which only the daemon's user can connect.
     Unix(PathBuf),
-    /// On TCP, without passwords: a client that reaches the address reads and writes all volumes.
+    /// On TCP, without passwords: a client that reaches the address reads and writes all volumes,
+    /// unless it must show a certificate.
     Tcp(SocketAddr),
 }
 
@@ -43,6 +46,7 @@ pub enum Listening {
 pub struct NbdServer {
     engine: Arc<Engine>,
     threads: Arc<ServingThreads>,
+    tls: OnceLock<(Arc<TlsServer>, TlsUse)>,
     state: Mutex<State>,
     itself: Weak<NbdServer>,
 }
@@ -66,9 +70,17 @@ impl NbdServer {
         Arc::new_cyclic(|itself| NbdServer {
             engine,
             threads,
+            tls: OnceLock::new(),
             state: Mutex::default(),
             itself: itself.clone(),
         })
+    }
+
+    /// Has clients begin TLS where they ask for it, or makes those that come by TCP do so. Called
+    /// once; clients that have connected before have no TLS.
+    pub fn offer_tls(&self, tls: Arc<TlsServer>, tls_use: TlsUse) {
+        let is_first = self.tls.set((tls, tls_use)).is_ok();
+        assert!(is_first, "TLS is offered once");
     }
 
     /// Listens there. Gives the address, where the system has chosen the port.
@@ -122,7 +134,7 @@ impl NbdServer {
     }
 
     /// Serves a client that has connected; not where there are too many.
-    fn serve(&self, socket: OwnedFd) {
+    fn serve(&self, socket: OwnedFd, is_local: bool) {
         let number = {
             let mut state = self.state();
             if state.connections.len() >= CONNECTIONS_MAX && !state.end_a_slow_handshake() {
@@ -147,7 +159,8 @@ impl NbdServer {
             }
         });
         let tell = Told { on_chosen, on_end };
-        let connection = Connection::new(self.engine.clone(), socket, number, tell);
+        let security = Security::new(self.tls.get(), is_local);
+        let connection = Connection::new(self.engine.clone(), socket, number, security, tell);
         // The table has it before it can end.
         let mut state = self.state();
         if let Ok(key) = self.threads.add(connection.clone(), BOUND) {
@@ -251,7 +264,7 @@ impl Source for Listener {
 
     fn serve(&self, request: &mut Self::Request) -> Option<Infallible> {
         if let (Some(socket), Some(server)) = (request.take(), self.server.upgrade()) {
-            server.serve(socket);
+            server.serve(socket, matches!(self.socket, Socket::Unix(_)));
         }
         None
     }

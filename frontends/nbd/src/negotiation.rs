@@ -34,6 +34,14 @@ impl Negotiation {
         flags & !u32::from(known) == 0
     }
 
+    /// Forgets what was agreed on by options.
+    pub(crate) fn begin_again(&mut self) {
+        *self = Negotiation {
+            omits_zeroes: self.omits_zeroes,
+            ..Negotiation::default()
+        };
+    }
+
     /// Answers an option. Gives the volume that it chooses.
     pub(crate) fn answer(
         &mut self,
@@ -62,7 +70,6 @@ impl Negotiation {
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
                 self.choose_contexts(engine, option, data, &say);
             }
-            option::STARTTLS => say(reply::ERR_UNSUP, b"this server has no TLS"),
             _ => say(reply::ERR_UNSUP, b"the option is not known"),
         }
         None

@@ -1,10 +1,11 @@
 //! Sending replies: each whole, one after the other.
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::net::Shutdown;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_engine::files::ReadData;
 use tarn_serving::{Fill, Outbox, Part, takes_next};
+use tarn_tls::Channel;
 
 /// How long a client may leave its replies unread. A guess: longer than a network is away for a
 /// moment.
@@ -12,7 +13,7 @@ const PATIENCE_S: i64 = 60;
 
 /// The writing end of a connection.
 pub(crate) struct Sender {
-    socket: OwnedFd,
+    channel: Arc<Channel>,
     outbox: Outbox,
     is_closing: AtomicBool,
 }
@@ -21,13 +22,13 @@ impl Sender {
     pub(crate) fn new(socket: OwnedFd) -> Sender {
         Sender {
             outbox: Outbox::of_socket(socket.as_fd(), PATIENCE_S),
-            socket,
+            channel: Arc::new(Channel::new(socket)),
             is_closing: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn socket(&self) -> &OwnedFd {
-        &self.socket
+    pub(crate) fn channel(&self) -> &Arc<Channel> {
+        &self.channel
     }
 
     /// Whether no more messages are to be taken.
@@ -38,14 +39,14 @@ impl Sender {
     /// Ends the connection: the client finds it closed, and the threads that serve it as well.
     pub(crate) fn close(&self) {
         self.is_closing.store(true, Ordering::SeqCst);
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        self.channel.close();
     }
 
     /// Sends these parts as one message. A client that is gone, or reads nothing for too long, is
     /// given up.
     pub(crate) fn send(&self, parts: &[&[u8]]) {
         self.outbox.put([Part::Own(parts.concat())]);
-        self.close_if_failed(self.outbox.send_last(self.socket.as_fd()));
+        self.close_if_failed(self.outbox.send_last(&*self.channel));
     }
 
     /// Replies to a command: these bytes, and what was read. Where the next command is in memory
@@ -67,12 +68,12 @@ impl Sender {
 
     /// Sends the replies that are not sent.
     pub(crate) fn send_held(&self) {
-        self.close_if_failed(self.outbox.send(self.socket.as_fd()));
+        self.close_if_failed(self.outbox.send(&*self.channel));
     }
 
     /// Sends as many of them as the socket takes at once.
     pub(crate) fn send_held_at_once(&self) {
-        self.close_if_failed(self.outbox.send_at_once(self.socket.as_fd()));
+        self.close_if_failed(self.outbox.send_at_once(&*self.channel));
     }
 
     fn close_if_failed<E>(&self, sent: Result<(), E>) {

@@ -20,6 +20,9 @@ use tarn_serving::{AwakeProcessors, ServingThreads};
 use tarn_unmounted::NoMounts;
 use tempfile::TempDir;
 
+#[path = "clients/tls.rs"]
+mod tls;
+
 const SIZE: u64 = 16 << 20;
 
 /// A server of a pool with the volumes `tank/a` and `tank/b`, and the snapshot `tank/b@s`.

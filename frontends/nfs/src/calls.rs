@@ -5,7 +5,6 @@ use crate::file_call::{Asker, FileCall};
 use crate::lock_manager::{self, LockManager};
 use crate::mount_protocol::{self, MountList};
 use crate::repeated_calls::{CallKey, Known, RepeatedCalls};
-use crate::rpc::authentication::Caller;
 use crate::rpc::call::{CallHead, Unserved};
 use crate::rpc::reply::{Failure, Reply};
 use crate::share_table::ShareTable;
@@ -15,15 +14,18 @@ use crate::v3::{self, Outcome};
 use crate::v4;
 use crate::xdr::{Malformed, Writer, padding_of};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tarn_engine::files::{Protocol, ReadData, Unsynced};
+use tarn_tls::{Peer, TlsServer};
 
 /// What serves calls.
 pub(crate) struct Calls {
     pub(crate) table: ShareTable,
     pub(crate) memory: v4::Memory,
     pub(crate) locks: Arc<LockManager>,
+    /// There when connections may become those of TLS.
+    pub(crate) tls: OnceLock<Arc<TlsServer>>,
     mounts: MountList,
     repeated: RepeatedCalls,
 }
@@ -34,6 +36,8 @@ pub(crate) enum Served {
     Reply(Reply),
     /// The reply is sent when it is durable.
     WhenDurable(Pending),
+    /// This is sent in plain; what comes behind it is TLS.
+    BeginTls(Reply, Arc<TlsServer>),
     /// Nothing is sent: the call is a repetition of one under way.
     Nothing,
     /// The record is no call: the stream makes no sense.
@@ -73,13 +77,14 @@ impl Calls {
             table: ShareTable::default(),
             memory,
             locks,
+            tls: OnceLock::new(),
             mounts: MountList::default(),
             repeated: RepeatedCalls::default(),
         }
     }
 
-    /// Serves a record.
-    pub(crate) fn serve(&self, client: &Client, record: &[u8]) -> Served {
+    /// Serves a record that came by a connection to this client.
+    pub(crate) fn serve(&self, client: &Client, peer: Peer, record: &[u8]) -> Served {
         let call = match CallHead::decode(record) {
             Ok(Ok(call)) => call,
             Ok(Err(Unserved::RpcVersion { xid })) => {
@@ -101,36 +106,44 @@ impl Calls {
         if !(low..=high).contains(&call.version) {
             return failed(Failure::ProgramMismatch { low, high });
         }
+        if call.asks_for_tls()
+            && peer == Peer::Plain
+            && let Some(tls) = self.tls.get()
+        {
+            return Served::BeginTls(Reply::start_tls(call.xid), tls.clone());
+        }
         let caller = match call.caller() {
             Ok(caller) => caller,
             Err(why) => return Served::Reply(Reply::not_authentic(call.xid, why)),
         };
-        match call.program {
-            v3::PROGRAM if call.version == v4::VERSION => {
-                self.serve_compound(client, &call, &caller, record.len())
-            }
-            v3::PROGRAM => self.serve_files(client, &call, &caller),
-            lock_manager::PROGRAM | status_monitor::PROGRAM => {
-                self.serve_locks(client, &call, &caller)
-            }
-            _ => self.serve_mounts(client, &call, &caller),
-        }
-    }
-
-    fn asker<'a>(&'a self, client: &'a Client, caller: &'a Caller) -> Asker<'a> {
-        Asker {
+        let asker = Asker {
             table: &self.table,
             client,
-            caller,
+            caller: &caller,
             protocol: Protocol::Nfs3,
+            transport: Some(peer),
+        };
+        // Linux's client speaks MOUNT and NLM in plain, whatever its mount has.
+        let by_any_transport = Asker {
+            transport: None,
+            ..asker
+        };
+        match call.program {
+            v3::PROGRAM if call.version == v4::VERSION => {
+                self.serve_compound(asker, &call, record.len())
+            }
+            v3::PROGRAM => self.serve_files(&asker, &call),
+            lock_manager::PROGRAM | status_monitor::PROGRAM => {
+                self.serve_locks(&by_any_transport, &call)
+            }
+            _ => self.serve_mounts(&by_any_transport, &call),
         }
     }
 
-    fn serve_mounts(&self, client: &Client, call: &CallHead<'_>, caller: &Caller) -> Served {
+    fn serve_mounts(&self, asker: &Asker<'_>, call: &CallHead<'_>) -> Served {
         let mut head = Reply::begin(call.xid);
-        let asker = self.asker(client, caller);
         let which = (call.version, call.procedure);
-        let done = mount_protocol::run(&asker, &self.mounts, which, call.arguments, &mut head);
+        let done = mount_protocol::run(asker, &self.mounts, which, call.arguments, &mut head);
         Served::Reply(match done {
             Some(Ok(())) => Reply::of(head),
             Some(Err(Malformed)) => Reply::failed(call.xid, Failure::GarbageArguments),
@@ -138,15 +151,16 @@ impl Calls {
         })
     }
 
-    fn serve_locks(&self, client: &Client, call: &CallHead<'_>, caller: &Caller) -> Served {
+    fn serve_locks(&self, asker: &Asker<'_>, call: &CallHead<'_>) -> Served {
         let mut head = Reply::begin(call.xid);
         let which = (call.procedure, call.arguments);
         let done = match call.program {
-            status_monitor::PROGRAM => status_monitor::run(client, &self.locks, which, &mut head),
+            status_monitor::PROGRAM => {
+                status_monitor::run(asker.client, &self.locks, which, &mut head)
+            }
             _ => {
-                let asker = self.asker(client, caller);
                 let version4_grace = self.memory.state().grace.is_on();
-                lock_manager::run(&asker, &self.locks, version4_grace, which, &mut head)
+                lock_manager::run(asker, &self.locks, version4_grace, which, &mut head)
             }
         };
         Served::Reply(match done {
@@ -158,9 +172,8 @@ impl Calls {
 
     fn serve_compound(
         &self,
-        client: &Client,
+        asker: Asker<'_>,
         call: &CallHead<'_>,
-        caller: &Caller,
         request_bytes: usize,
     ) -> Served {
         let mut head = Reply::begin(call.xid);
@@ -171,7 +184,7 @@ impl Calls {
         }
         // Version 4.0 has no sessions, in which calls are carried out once.
         let is_version_0 = v4::minor_of(call.arguments) == Some(0);
-        let key = is_version_0.then(|| CallKey::of(client, call));
+        let key = is_version_0.then(|| CallKey::of(asker.client, call));
         if let Some(key) = key {
             match self.repeated.begin(key) {
                 Known::New => {}
@@ -181,7 +194,7 @@ impl Calls {
         }
         let asker = Asker {
             protocol: Protocol::Nfs4,
-            ..self.asker(client, caller)
+            ..asker
         };
         let request = (request_bytes, call.arguments);
         let (reply, is_kept) = match v4::run(&asker, &self.memory, request, &mut head) {
@@ -199,8 +212,8 @@ impl Calls {
         Served::Reply(reply)
     }
 
-    fn serve_files(&self, client: &Client, call: &CallHead<'_>, caller: &Caller) -> Served {
-        let key = v3::is_kept(call.procedure).then(|| CallKey::of(client, call));
+    fn serve_files(&self, asker: &Asker<'_>, call: &CallHead<'_>) -> Served {
+        let key = v3::is_kept(call.procedure).then(|| CallKey::of(asker.client, call));
         if let Some(key) = key {
             match self.repeated.begin(key) {
                 Known::New => {}
@@ -214,8 +227,7 @@ impl Calls {
             key,
         };
         let mut head = Reply::begin(call.xid);
-        let asker = self.asker(client, caller);
-        let failure = match v3::run(&asker, call.procedure, call.arguments, &mut head) {
+        let failure = match v3::run(asker, call.procedure, call.arguments, &mut head) {
             Some(Ok(Outcome::Done(data))) => {
                 return Served::Reply(self.finished(&begun, head, data));
             }

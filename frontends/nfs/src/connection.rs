@@ -18,13 +18,13 @@ use crate::rpc::record::{DATA_BYTES_MAX, RecordStream, Taken};
 use crate::rpc::reply::Reply;
 use crate::v3;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::io::IoSlice;
-use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tarn_serving::{Next, RequestTraits, Source};
+use tarn_serving::{Next, RequestTraits, Source, Wire};
+use tarn_tls::{Channel, TlsServer};
 
 /// How long a client may read none of its replies.
 const PATIENCE: Timespec = Timespec {
@@ -58,7 +58,7 @@ pub(crate) struct Connections {
 
 /// One connection.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    channel: Arc<Channel>,
     client: Client,
     calls: Arc<Calls>,
     all: Arc<Connections>,
@@ -80,14 +80,14 @@ struct Input {
 
 impl Connection {
     pub(crate) fn new(
-        stream: TcpStream,
+        socket: OwnedFd,
         client: Client,
         calls: Arc<Calls>,
         all: Arc<Connections>,
     ) -> Connection {
         all.count.fetch_add(1, Ordering::SeqCst);
         Connection {
-            stream,
+            channel: Arc::new(Channel::new(socket)),
             client,
             calls,
             all,
@@ -106,7 +106,7 @@ impl Connection {
     /// Sends a reply. The connection ends where that is not possible.
     fn send(&self, reply: &Reply) {
         let _whole = self.output();
-        let sent = send_parts(&self.stream, &reply.parts(), || {
+        let sent = send_parts(&self.channel, &reply.parts(), || {
             self.is_stalled.store(true, Ordering::SeqCst);
         });
         self.is_stalled.store(false, Ordering::SeqCst);
@@ -120,9 +120,25 @@ impl Connection {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Replies in plain, and takes what comes behind that for TLS.
+    fn begin_tls(&self, reply: &Reply, server: &Arc<TlsServer>) {
+        // What was sent in plain behind the call must not be taken for what was encrypted; a reply
+        // to another call would come in the middle of the handshake.
+        let input = self.input();
+        let is_alone = self.under_way.load(Ordering::SeqCst) == 1;
+        if !is_alone || !input.records.is_drained() {
+            return self.end();
+        }
+        let _whole = self.output();
+        let begun = send_parts(&self.channel, &reply.parts(), || {});
+        if begun.and_then(|()| self.channel.begin_tls(server)).is_err() {
+            self.end();
+        }
+    }
+
     /// Ends the connection: the client opens another.
     pub(crate) fn end(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.channel.close();
     }
 }
 
@@ -149,17 +165,17 @@ impl Input {
 }
 
 /// Writes all parts, and waits where the client reads slowly: `stalls` is called before that.
-fn send_parts(stream: &TcpStream, parts: &[&[u8]], stalls: impl Fn()) -> Result<(), Errno> {
+fn send_parts(channel: &Channel, parts: &[&[u8]], stalls: impl Fn()) -> Result<(), Errno> {
     let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
     let mut rest = &mut slices[..];
     while !rest.is_empty() {
         let count = rest.len().min(PARTS_MAX);
-        match rustix::io::writev(stream, &rest[..count]) {
+        match channel.write(&rest[..count]) {
             Ok(written) => IoSlice::advance_slices(&mut rest, written),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
                 stalls();
-                let mut room = [PollFd::new(stream, PollFlags::OUT)];
+                let mut room = [PollFd::new(channel, PollFlags::OUT)];
                 if rustix::event::poll(&mut room, Some(&PATIENCE))? == 0 {
                     return Err(Errno::TIMEDOUT);
                 }
@@ -191,12 +207,12 @@ impl Source for Connection {
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.channel.as_fd()
     }
 
     fn take_request(&self, request: &mut Vec<u8>) -> Next {
         let mut input = self.input();
-        let taken = input.records.take(&self.stream, request);
+        let taken = input.records.take(&self.channel, request);
         if !input.count(&self.all) {
             return Next::Ended;
         }
@@ -215,7 +231,7 @@ impl Source for Connection {
     }
 
     fn has_request_in_memory(&self) -> bool {
-        self.input().records.has_whole()
+        self.input().records.has_whole() || self.channel.has_more()
     }
 
     fn may_have_owners(&self) -> bool {
@@ -229,9 +245,10 @@ impl Source for Connection {
         }
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let mut delayed = None;
-        match self.calls.serve(&self.client, request) {
+        match self.calls.serve(&self.client, self.channel.peer(), request) {
             Served::Reply(reply) => self.send(&reply),
             Served::WhenDurable(pending) => delayed = Some(pending),
+            Served::BeginTls(reply, server) => self.begin_tls(&reply, &server),
             Served::Nothing => {}
             Served::NoCall => self.end(),
         }

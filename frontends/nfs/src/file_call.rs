@@ -12,6 +12,7 @@ use tarn_engine::files::{
     Attributes, CheckedByCaller, ControlEntry, Credentials, FileHandle, FileSystem, HolderId,
     ObjectId, Operation, OperationKind, PosixError, Protocol, Tree, Who,
 };
+use tarn_tls::Peer;
 
 /// The client and user that ask, and what is shared.
 pub(crate) struct Asker<'a> {
@@ -19,6 +20,8 @@ pub(crate) struct Asker<'a> {
     pub(crate) client: &'a Client,
     pub(crate) caller: &'a Caller,
     pub(crate) protocol: Protocol,
+    /// How the call came; none where that does not count.
+    pub(crate) transport: Option<Peer>,
 }
 
 /// Why a handle leads to no file.
@@ -30,6 +33,8 @@ pub(crate) enum NotServed {
     Stale,
     /// The client may not use the share.
     NotAllowed,
+    /// It may, by another way than this call came: with TLS, or a certificate.
+    WrongSecurity,
     /// The pool is suspended, or the share comes back soon: the client asks again later.
     Suspended,
     /// The file cannot be read.
@@ -194,6 +199,12 @@ impl Asker<'_> {
         let client = self.client;
         let access = share.options.access_of(client.address, client.port);
         let access = access.ok_or(NotServed::NotAllowed)?;
+        if self
+            .transport
+            .is_some_and(|peer| !share.options.transports.has(peer))
+        {
+            return Err(NotServed::WrongSecurity);
+        }
         let pass = share.shared.enter();
         let pass = pass.ok_or_else(|| self.missing(share.shared.tree.guid()))?;
         let tree = share.shared.tree.clone();

@@ -11,7 +11,7 @@
 //! NFS versions 4.0, 4.1 and 4.2 ([`v4`]). It listens while something is shared ([`NfsServer`]).
 //! Connections are sources of requests for the serving threads of `tarn-serving`, which all front
 //! ends share (`connection`); a call is served from beginning to end in the thread that took it
-//! (`calls`).
+//! (`calls`). A client may begin TLS on its connection (RFC 9289), and a share may ask for that.
 //!
 //! A share is a file system of the engine with the options of its property `sharenfs`
 //! ([`share_options`]). The engine shares it when it is mounted, and ends the share before it is
@@ -19,7 +19,7 @@
 //! renames and import on another machine.
 //!
 //! # Not built
-//! RPC over UDP, RPCSEC_GSS and TLS; of version 4, what [`v4`] names, and of locks of version 3,
+//! RPC over UDP and RPCSEC_GSS; of version 4, what [`v4`] names, and of locks of version 3,
 //! what [`lock_manager`] names.
 
 mod calls;
@@ -43,6 +43,7 @@ pub mod share_options;
 mod share_table;
 mod state_file;
 pub mod status_monitor;
+mod transports;
 pub mod unshared;
 pub mod v3;
 pub mod v4;

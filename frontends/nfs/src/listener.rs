@@ -89,7 +89,8 @@ impl Listener {
         // A client that is gone without a word is found out.
         sockopt::set_socket_keepalive(&stream, true)?;
         let client = Client::between(stream.peer_addr()?, stream.local_addr()?);
-        let connection = Connection::new(stream, client, self.calls.clone(), self.all.clone());
+        let connection =
+            Connection::new(stream.into(), client, self.calls.clone(), self.all.clone());
         let connection = Arc::new(connection);
         let mut open = self.connections();
         if open.len() >= 2 * CONNECTIONS_MAX {

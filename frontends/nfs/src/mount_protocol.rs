@@ -166,7 +166,7 @@ fn status(why: &NotFound) -> u32 {
         NotFound::Posix(PosixError::PermissionDenied) => ACCES,
         NotFound::Posix(PosixError::NotDirectory) => NOTDIR,
         NotFound::Posix(PosixError::NameTooLong) => NAMETOOLONG,
-        NotFound::NotServed(NotServed::NotAllowed) => ACCES,
+        NotFound::NotServed(NotServed::NotAllowed | NotServed::WrongSecurity) => ACCES,
         NotFound::NotServed(NotServed::Stale | NotServed::BadHandle) => NOENT,
         NotFound::Posix(_) | NotFound::NotServed(_) => IO,
     }

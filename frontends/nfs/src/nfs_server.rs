@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tarn_engine::sharing::{ShareRefusal, ShareRequest, Sharer};
 use tarn_serving::{ServingThreads, SourceKey};
+use tarn_tls::{Peer, TlsServer};
 
 /// The port of NFS.
 pub const NFS_PORT: u16 = 2049;
@@ -73,6 +74,37 @@ impl NfsServer {
     /// port of rpcbind: for tests.
     pub fn ask_clients_at(&self, port: u16) {
         self.calls.locks.ask_clients_at(port);
+    }
+
+    /// Has clients begin TLS where they ask for it (RFC 9289). Called once, before anything is
+    /// shared.
+    pub fn offer_tls(&self, tls: Arc<TlsServer>) {
+        let is_first = self.calls.tls.set(tls).is_ok();
+        assert!(is_first, "TLS is offered once");
+    }
+
+    /// The options of a value of `sharenfs`, where this server can serve them.
+    fn options_of(&self, value: &str) -> Result<ShareOptions, ShareRefusal> {
+        let options = ShareOptions::parse(value);
+        let options = options.map_err(|error| ShareRefusal::Failed(error.to_string()))?;
+        let tls = self.calls.tls.get();
+        let lacking = match options.transports.least() {
+            Peer::Plain => None,
+            _ if tls.is_none() => {
+                Some("a certificate: start tarnd with --tls-certificate and --tls-key")
+            }
+            Peer::Verified if !tls.is_some_and(|tls| tls.knows_clients()) => {
+                Some("the authorities of clients: start tarnd with --tls-client-ca")
+            }
+            _ => None,
+        };
+        match lacking {
+            None => Ok(options),
+            Some(what) => Err(ShareRefusal::Failed(format!(
+                "sharenfs option 'xprtsec={}' needs {what}",
+                options.transports
+            ))),
+        }
     }
 
     /// Tells clients that had locks of version 3 that the server has restarted, once.
@@ -180,15 +212,11 @@ fn tell_rpcbind(tell: impl FnOnce() + Send + 'static) {
 
 impl Sharer for NfsServer {
     fn check(&self, options: &str) -> Result<(), ShareRefusal> {
-        let parsed = ShareOptions::parse(options);
-        parsed
-            .map(drop)
-            .map_err(|error| ShareRefusal::Failed(error.to_string()))
+        self.options_of(options).map(drop)
     }
 
     fn share(&self, request: ShareRequest<'_>) -> Result<(), ShareRefusal> {
-        let options = ShareOptions::parse(request.options);
-        let options = options.map_err(|error| ShareRefusal::Failed(error.to_string()))?;
+        let options = self.options_of(request.options)?;
         let mut listening = self.listening();
         let guid = request.tree.guid();
         let present = self.calls.table.now().with_guid(guid).cloned();

@@ -5,6 +5,7 @@
 //! or in a way, that the administrator has not meant.
 
 use crate::client_lists::{BadClient, ClientList};
+use crate::transports::Transports;
 use std::net::IpAddr;
 
 /// The user and the group that a client without rights gets, unless `anonuid` and `anongid` name
@@ -35,6 +36,8 @@ pub struct ShareOptions {
     pub is_hidden: bool,
     /// `sec=none`: users of clients do not count.
     is_anonymous: bool,
+    /// How calls may come.
+    pub(crate) transports: Transports,
 }
 
 /// What a client may do with files.
@@ -96,6 +99,7 @@ impl Default for ShareOptions {
             is_async: false,
             is_hidden: false,
             is_anonymous: false,
+            transports: Transports::ALL,
         }
     }
 }
@@ -134,6 +138,10 @@ impl ShareOptions {
             ("root", Some(list)) => self.root = ClientList::parse(list)?,
             ("sec", Some("sys")) => self.is_anonymous = false,
             ("sec", Some("none")) => self.is_anonymous = true,
+            ("xprtsec", Some(list)) => {
+                let chosen = Transports::parse(list);
+                self.transports = chosen.ok_or_else(|| BadOption::Value(option.to_string()))?;
+            }
             ("anonuid", Some(uid)) => self.anonymous_uid = number(uid)?,
             ("anongid", Some(gid)) => self.anonymous_gid = number(gid)?,
             // illumos: the user that root and unknown users are; 0 makes root of a client root.
@@ -203,6 +211,7 @@ impl ShareOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tarn_tls::Peer;
 
     fn access(options: &str, client: &str) -> Option<ClientAccess> {
         let options = ShareOptions::parse(options).unwrap();
@@ -276,6 +285,23 @@ mod tests {
         ] {
             let error = ShareOptions::parse(options).unwrap_err().to_string();
             assert!(error.contains(why), "{options}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_share_may_ask_for_tls_or_for_certificates() {
+        let takes = |options: &str| {
+            let transports = ShareOptions::parse(options).unwrap().transports;
+            [Peer::Plain, Peer::Encrypted, Peer::Verified].map(|peer| transports.has(peer))
+        };
+        assert_eq!(takes("on"), [true, true, true]);
+        assert_eq!(takes("rw,xprtsec=tls"), [false, true, true]);
+        assert_eq!(takes("xprtsec=mtls"), [false, false, true]);
+        assert_eq!(takes("xprtsec=tls:mtls"), [false, true, true]);
+        assert_eq!(takes("xprtsec=none"), [true, true, true]);
+        for wrong in ["xprtsec=", "xprtsec=ssl", "xprtsec=none:"] {
+            let error = ShareOptions::parse(wrong).unwrap_err().to_string();
+            assert!(error.contains(wrong), "{error}");
         }
     }
 

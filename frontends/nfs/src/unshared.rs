@@ -7,6 +7,7 @@
 use crate::calls::{Calls, Served};
 use crate::client_numbers::Client;
 use std::net::{Ipv4Addr, SocketAddr};
+use tarn_tls::Peer;
 
 /// A server that shares nothing, and one client of it.
 pub struct UnsharedServer {
@@ -27,9 +28,10 @@ impl UnsharedServer {
     /// Serves a record, and gives the reply with its mark. None where no reply is sent: the record
     /// is no call, or repeats one.
     pub fn serve(&self, record: &[u8]) -> Option<Vec<u8>> {
-        match self.calls.serve(&self.client, record) {
+        match self.calls.serve(&self.client, Peer::Plain, record) {
             Served::Reply(reply) => Some(reply.parts().concat()),
             Served::Nothing | Served::NoCall => None,
+            Served::BeginTls(..) => unreachable!("this server has no certificate"),
             Served::WhenDurable(_) => unreachable!("nothing is changed without a share"),
         }
     }

@@ -60,7 +60,7 @@ mod source;
 mod thread_life;
 
 pub use awake_processors::AwakeProcessors;
-pub use outbox::{Fill, Outbox, Part};
+pub use outbox::{Fill, Outbox, Part, Wire};
 pub use ownership::takes_next;
 pub use removal::StillServed;
 pub use serving_threads::{ServingThreads, SourceKey};

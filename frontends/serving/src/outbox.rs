@@ -50,6 +50,39 @@ const PARTS_MAX: usize = 512;
 /// saves more than the call takes; so much fills one piece of the socket's memory.
 const ALONE_BYTES_MIN: usize = 32 << 10;
 
+/// What messages are written to: a socket, or what encrypts for one.
+pub trait Wire {
+    /// The socket, which is writable when there is room.
+    fn socket(&self) -> BorrowedFd<'_>;
+
+    /// Writes the first bytes of these parts without waiting, and says how many. After `AGAIN` it
+    /// is called with the same parts again.
+    ///
+    /// # Errors
+    /// The system's; `AGAIN` when there is no room.
+    fn write(&self, parts: &[IoSlice<'_>]) -> Result<usize, Errno>;
+}
+
+impl Wire for BorrowedFd<'_> {
+    fn socket(&self) -> BorrowedFd<'_> {
+        *self
+    }
+
+    fn write(&self, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        rustix::io::writev(self, parts)
+    }
+}
+
+impl<W: Wire> Wire for &W {
+    fn socket(&self) -> BorrowedFd<'_> {
+        (**self).socket()
+    }
+
+    fn write(&self, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        (**self).write(parts)
+    }
+}
+
 /// A part of a message.
 #[derive(Debug)]
 pub enum Part {
@@ -159,7 +192,7 @@ impl Outbox {
     /// # Errors
     /// The system's, and `TIMEDOUT` when the client took no bytes for too long: the connection is
     /// to be closed. What is put in line later is dropped.
-    pub fn send(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub fn send(&self, wire: impl Wire) -> Result<(), Errno> {
         while self.has_unsent() {
             let is_slow = self.line().bytes > LINE_BYTES_MAX;
             let turn = match is_slow {
@@ -167,7 +200,7 @@ impl Outbox {
                 false => self.turn_if_free()?,
             };
             let Some(mut turn) = turn else { return Ok(()) };
-            self.note(self.write_all(&mut turn, socket, Waiting::UntilSent))?;
+            self.note(self.write_all(&mut turn, &wire, Waiting::UntilSent))?;
         }
         Ok(())
     }
@@ -177,21 +210,21 @@ impl Outbox {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub fn send_last(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub fn send_last(&self, wire: impl Wire) -> Result<(), Errno> {
         let mut turn = self.turn()?;
-        self.note(self.write_all(&mut turn, socket, Waiting::UntilSent))
+        self.note(self.write_all(&mut turn, &wire, Waiting::UntilSent))
     }
 
     /// Sends as much as the socket takes without waiting.
     ///
     /// # Errors
     /// The system's.
-    pub fn send_at_once(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub fn send_at_once(&self, wire: impl Wire) -> Result<(), Errno> {
         while self.has_unsent() {
             let Some(mut turn) = self.turn_if_free()? else {
                 return Ok(());
             };
-            match self.write_all(&mut turn, socket, Waiting::Never) {
+            match self.write_all(&mut turn, &wire, Waiting::Never) {
                 Err(Errno::AGAIN) => return Ok(()),
                 written => self.note(written)?,
             }
@@ -237,7 +270,7 @@ impl Outbox {
     fn write_all(
         &self,
         turn: &mut Turn,
-        socket: BorrowedFd<'_>,
+        wire: &impl Wire,
         waiting: Waiting,
     ) -> Result<(), Errno> {
         loop {
@@ -252,7 +285,7 @@ impl Outbox {
                     sent: 0,
                 };
             }
-            let written = self.write(turn, socket, waiting);
+            let written = self.write(turn, wire, waiting);
             if written != Err(Errno::AGAIN) {
                 let before = self.unsent.fetch_sub(turn.messages, Ordering::SeqCst);
                 assert!(before >= turn.messages, "each message is sent once");
@@ -265,7 +298,7 @@ impl Outbox {
     fn write(
         &self,
         turn: &mut Turn,
-        socket: BorrowedFd<'_>,
+        wire: &impl Wire,
         waiting: Waiting,
     ) -> Result<(), Errno> {
         let (mut all, mut begins) = (Vec::with_capacity(turn.parts.len()), Vec::new());
@@ -287,14 +320,14 @@ impl Outbox {
             let at = count - rest.len();
             let end = begins.iter().find(|begin| **begin > at);
             let together = end.map_or(rest.len(), |end| end - at).min(PARTS_MAX);
-            match rustix::io::writev(socket, &rest[..together]) {
+            match wire.write(&rest[..together]) {
                 Ok(0) => return Err(Errno::PIPE),
                 Ok(count) => {
                     turn.sent += count;
                     IoSlice::advance_slices(&mut rest, count);
                 }
                 Err(Errno::AGAIN) if waiting == Waiting::UntilSent => {
-                    self.wait_until_writable(socket)?;
+                    self.wait_until_writable(wire.socket())?;
                 }
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),

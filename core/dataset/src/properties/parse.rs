@@ -197,9 +197,10 @@ fn check_sharing(property: &Property, setting: &Setting) -> Result<(), String> {
         .ok_or_else(|| format!("'{name}' cannot be set to invalid options"))
 }
 
-/// Whether this is an option of exports(5), or one of Solaris that OpenZFS translates.
+/// Whether this is an option of exports(5), or one of Solaris that OpenZFS translates; `xprtsec` is
+/// of newer versions of exports(5), `none` and `root` are of illumos alone.
 fn is_nfs_option(option: &str) -> bool {
-    const WORDS: [&str; 32] = [
+    const WORDS: [&str; 35] = [
         "all_squash",
         "anon",
         "anongid",
@@ -221,9 +222,11 @@ fn is_nfs_option(option: &str) -> bool {
         "no_subtree_check",
         "no_wdelay",
         "nohide",
+        "none",
         "nosub",
         "refer",
         "replicas",
+        "root",
         "root_mapping",
         "root_squash",
         "sec",
@@ -232,7 +235,9 @@ fn is_nfs_option(option: &str) -> bool {
         "subtree_check",
         "sync",
         "wdelay",
+        "xprtsec",
     ];
+    debug_assert!(WORDS.is_sorted(), "each word is there once");
     match option.split_once('=').unwrap_or((option, "")) {
         ("", _) => option.is_empty(),
         ("ro" | "rw", hosts) => hosts.is_empty() || are_hosts(hosts),
@@ -348,6 +353,8 @@ mod tests {
             "ro=@10.0.0.0/8:*.example.org,no_root_squash",
             "rw=[fe80::1]:host:[2001:db8::]/32,sec=krb5,anon=0",
             "sync,,no_acl",
+            "rw,xprtsec=tls:mtls",
+            "root=host,none=@10.0.0.0/8",
         ] {
             assert!(on_filesystem("sharenfs", taken).is_ok(), "{taken}");
         }

@@ -25,7 +25,9 @@ impl From<NotServed> for LockStatus {
         match why {
             NotServed::Suspended | NotServed::Failed(PosixError::Pool(_)) => LockStatus::GRACE,
             NotServed::BadHandle | NotServed::Stale => LockStatus::STALE,
-            NotServed::NotAllowed | NotServed::Failed(_) => LockStatus::FAILED,
+            NotServed::NotAllowed | NotServed::WrongSecurity | NotServed::Failed(_) => {
+                LockStatus::FAILED
+            }
         }
     }
 }

@@ -11,6 +11,8 @@ const NAME_BYTES_MAX: usize = 255;
 
 const AUTH_NONE: u32 = 0;
 const AUTH_SYS: u32 = 1;
+/// The client asks whether the server has TLS (RFC 9289, section 4.1).
+pub const AUTH_TLS: u32 = 7;
 
 /// The credentials of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The head of a call: which procedure of which program, and which user calls.
 
-use crate::rpc::authentication::{AUTH_BYTES_MAX, Caller, Rejected, caller_of};
+use crate::rpc::authentication::{AUTH_BYTES_MAX, AUTH_TLS, Caller, Rejected, caller_of};
 use crate::xdr::{Malformed, Reader};
 
 const CALL: u32 = 0;
@@ -77,6 +77,13 @@ impl<'a> CallHead<'a> {
             credentials: &[],
             arguments,
         }
+    }
+
+    /// Whether the client asks for TLS on this connection (RFC 9289, section 4.1), which it does
+    /// by a procedure without arguments and effects.
+    pub fn asks_for_tls(&self) -> bool {
+        const NULL: u32 = 0;
+        self.flavor == AUTH_TLS && self.procedure == NULL && self.credentials.is_empty()
     }
 
     /// The user that calls.

@@ -9,8 +9,8 @@
 //! - A record has at most [`RECORD_BYTES_MAX`] bytes: a larger one ends the stream before its bytes
 //!   are taken.
 
-use rustix::fd::AsFd;
 use rustix::io::Errno;
+use tarn_tls::Channel;
 
 /// The bit of a fragment's length that marks the last fragment of a record.
 pub const LAST_FRAGMENT: u32 = 1 << 31;
@@ -54,7 +54,7 @@ pub struct RecordStream {
 
 impl RecordStream {
     /// Takes the next record into `record`, reading from `source` without waiting.
-    pub fn take(&mut self, source: impl AsFd, record: &mut Vec<u8>) -> Taken {
+    pub fn take(&mut self, source: &Channel, record: &mut Vec<u8>) -> Taken {
         loop {
             match self.advance() {
                 Ok(true) => {
@@ -66,7 +66,7 @@ impl RecordStream {
                 Ok(false) => {}
                 Err(TooLarge) => return Taken::Ended,
             }
-            match self.read(&source) {
+            match self.read(source) {
                 Ok(0) => return Taken::Ended,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Taken::Nothing,
@@ -97,6 +97,11 @@ impl RecordStream {
             lacking = Some(usize::try_from(mark & !LAST_FRAGMENT).unwrap_or(usize::MAX));
             rest = after;
         }
+    }
+
+    /// Whether nothing was read that was not taken.
+    pub fn is_drained(&self) -> bool {
+        self.at == self.ahead.len() && self.partial.is_empty() && self.lacking.is_none()
     }
 
     /// Bytes that the record being put together has, and those that it lacks by its marks.
@@ -139,7 +144,7 @@ impl RecordStream {
     }
 
     /// Reads once: into the record where much of it is lacking, else ahead.
-    fn read(&mut self, source: &impl AsFd) -> Result<usize, Errno> {
+    fn read(&mut self, source: &Channel) -> Result<usize, Errno> {
         let is_drained = self.at == self.ahead.len();
         if let Some(lacking) = self.lacking
             && is_drained
@@ -161,7 +166,7 @@ impl RecordStream {
         self.ahead.drain(..self.at);
         self.at = 0;
         self.ahead.reserve(AHEAD_BYTES);
-        rustix::io::read(source, rustix::buffer::spare_capacity(&mut self.ahead))
+        source.append(&mut self.ahead)
     }
 }
 
@@ -180,15 +185,15 @@ impl<'a> Limited<'a> {
         Limited { bytes, count_max }
     }
 
-    fn read(&mut self, source: &impl AsFd) -> Result<usize, Errno> {
+    fn read(&mut self, source: &Channel) -> Result<usize, Errno> {
         let filled = self.bytes.len();
         let spare = self.bytes.capacity() - filled;
         if spare <= self.count_max {
-            return rustix::io::read(source, rustix::buffer::spare_capacity(self.bytes));
+            return source.append(self.bytes);
         }
         // A vector that was used before may have more room than the fragment lacks.
         self.bytes.resize(filled + self.count_max, 0);
-        let outcome = rustix::io::read(source, &mut self.bytes[filled..]);
+        let outcome = source.read(&mut self.bytes[filled..]);
         self.bytes.truncate(filled + outcome.unwrap_or(0));
         outcome
     }
@@ -210,10 +215,10 @@ mod tests {
         [&mark.to_be_bytes()[..], bytes].concat()
     }
 
-    fn pair() -> (UnixStream, UnixStream) {
+    fn pair() -> (Channel, UnixStream) {
         let (near, far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
-        (near, far)
+        (Channel::new(near.into()), far)
     }
 
     #[test]

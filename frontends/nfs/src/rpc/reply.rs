@@ -46,6 +46,13 @@ impl Reply {
         writer
     }
 
+    /// The connection becomes one of TLS behind this reply (RFC 9289, section 4.1).
+    pub fn start_tls(xid: u32) -> Reply {
+        let mut writer = accepted_with(xid, b"STARTTLS");
+        writer.u32(0);
+        Reply::of(writer)
+    }
+
     /// A result without data of files.
     pub fn of(head: Writer) -> Reply {
         Reply::with_data(head, Vec::new())
@@ -118,10 +125,14 @@ impl Reply {
 }
 
 fn accepted(xid: u32) -> Writer {
+    accepted_with(xid, &[])
+}
+
+fn accepted_with(xid: u32, verifier: &[u8]) -> Writer {
     let mut writer = Writer::new();
     // The first number is the mark of the record, which is put there in the end.
     writer.u32(0).u32(xid).u32(REPLY).u32(ACCEPTED);
-    writer.u32(NO_VERIFIER).u32(0);
+    writer.u32(NO_VERIFIER).opaque(verifier);
     writer
 }
 

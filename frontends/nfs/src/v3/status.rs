@@ -79,7 +79,7 @@ impl From<NotServed> for Status {
         match why {
             NotServed::BadHandle => Status::BADHANDLE,
             NotServed::Stale => Status::STALE,
-            NotServed::NotAllowed => Status::ACCES,
+            NotServed::NotAllowed | NotServed::WrongSecurity => Status::ACCES,
             NotServed::Suspended => Status::JUKEBOX,
             NotServed::Failed(error) => Status::from(error),
         }

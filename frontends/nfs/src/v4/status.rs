@@ -42,6 +42,7 @@ impl Status {
     pub(crate) const GRACE: Status = Status(10013);
     pub(crate) const EXPIRED: Status = Status(10011);
     pub(crate) const SHARE_DENIED: Status = Status(10015);
+    pub(crate) const WRONGSEC: Status = Status(10016);
     pub(crate) const CLID_INUSE: Status = Status(10017);
     pub(crate) const RESOURCE: Status = Status(10018);
     pub(crate) const NOFILEHANDLE: Status = Status(10020);
@@ -131,6 +132,7 @@ impl From<NotServed> for Status {
             NotServed::BadHandle => Status::BADHANDLE,
             NotServed::Stale => Status::STALE,
             NotServed::NotAllowed => Status::ACCESS,
+            NotServed::WrongSecurity => Status::WRONGSEC,
             NotServed::Suspended => Status::DELAY,
             NotServed::Failed(error) => Status::from(error),
         }

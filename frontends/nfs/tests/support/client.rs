@@ -1,11 +1,13 @@
 //! A client of NFS version 3 and MOUNT, as far as the tests need it.
 
+use super::wire::Wire;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 use tarn_nfs::v3::procedure;
 use tarn_nfs::xdr::{Reader, Writer};
 use tarn_nfs::{mount_protocol, v3};
+use tarn_tls_client::{Authority, Certified};
 
 /// A handle.
 pub type Handle = Vec<u8>;
@@ -36,7 +38,7 @@ pub struct Attributes {
 
 /// A connection.
 pub struct Client {
-    stream: TcpStream,
+    stream: Wire,
     pub user: User,
     pub xid: u32,
 }
@@ -48,7 +50,7 @@ impl Client {
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         Client {
-            stream,
+            stream: Wire::Plain(stream),
             user: ROOT,
             xid: 1,
         }
@@ -56,10 +58,10 @@ impl Client {
 
     /// Loses the connection, and connects again from the port that it had.
     pub fn connect_again(self, port: u16) -> Client {
-        let own = self.stream.local_addr().unwrap();
+        let own = self.stream.tcp().local_addr().unwrap();
         // At once: the kernel keeps nothing of a connection that is reset.
         let at_once = Some(Duration::ZERO);
-        rustix::net::sockopt::set_socket_linger(&self.stream, at_once).unwrap();
+        rustix::net::sockopt::set_socket_linger(self.stream.tcp(), at_once).unwrap();
         drop(self.stream);
         let family = rustix::net::AddressFamily::INET;
         let socket = rustix::net::socket(family, rustix::net::SocketType::STREAM, None).unwrap();
@@ -67,7 +69,38 @@ impl Client {
         let server = std::net::SocketAddr::from(([127, 0, 0, 1], port));
         rustix::net::connect(&socket, &server).unwrap();
         Client {
-            stream: socket.into(),
+            stream: Wire::Plain(socket.into()),
+            ..self
+        }
+    }
+
+    /// Asks for TLS (RFC 9289), and gives the verifier of the reply; `Err` has its `auth_stat`.
+    pub fn ask_for_tls(&mut self, which: (u32, u32, u32)) -> Result<Vec<u8>, u32> {
+        let mut call = Writer::new();
+        call.u32(77).u32(0).u32(2);
+        call.u32(which.0).u32(which.1).u32(which.2);
+        call.u32(7).u32(0).u32(0).u32(0);
+        self.send_record(call.as_slice());
+        let reply = self.receive();
+        let mut reader = Reader::new(&reply);
+        assert_eq!((reader.u32().unwrap(), reader.u32().unwrap()), (77, 1));
+        if reader.u32().unwrap() == 1 {
+            assert_eq!(reader.u32().unwrap(), 1, "AUTH_ERROR");
+            return Err(reader.u32().unwrap());
+        }
+        assert_eq!(reader.u32().unwrap(), 0, "AUTH_NONE");
+        let verifier = reader.opaque(400).unwrap().to_vec();
+        assert_eq!(reader.u32().unwrap(), 0, "SUCCESS");
+        assert!(reader.rest().is_empty());
+        Ok(verifier)
+    }
+
+    /// Begins TLS by the procedure without effects of NFS version 3.
+    pub fn begin_tls(mut self, authority: &Authority, own: Option<&Certified>) -> Client {
+        let verifier = self.ask_for_tls((v3::PROGRAM, v3::VERSION, 0)).unwrap();
+        assert_eq!(verifier, b"STARTTLS");
+        Client {
+            stream: self.stream.begin_tls(authority, own),
             ..self
         }
     }
@@ -121,7 +154,7 @@ impl Client {
 
     /// Sends no more, and reads until the server ends the connection.
     pub fn finish(mut self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        let _ = self.stream.tcp().shutdown(std::net::Shutdown::Write);
         let mut bytes = [0; 4096];
         while let Ok(1..) = self.stream.read(&mut bytes) {}
     }

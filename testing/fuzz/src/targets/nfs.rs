@@ -8,6 +8,7 @@ use tarn_nfs::rpc::record::{LAST_FRAGMENT, RECORD_BYTES_MAX, RecordStream, Taken
 use tarn_nfs::unshared::UnsharedServer;
 use tarn_nfs::xdr::{Reader, Writer};
 use tarn_nfs::{lock_manager, mount_protocol, status_monitor, v3, v4};
+use tarn_tls::Channel;
 
 /// What a server and a record stream take before anything comes.
 const MEMORY_EXTRA: usize = 1 << 20;
@@ -62,6 +63,7 @@ fn records(bytes: &[u8]) {
     if !is_written || seek(&file, rustix::fs::SeekFrom::Start(0)).is_err() {
         return;
     }
+    let file = Channel::new(file);
     let (mut stream, mut record, mut rest) = (RecordStream::default(), Vec::new(), bytes);
     while stream.take(&file, &mut record) == Taken::Record {
         let (expected, after) = unframed(rest).expect("a record that was taken is there");
