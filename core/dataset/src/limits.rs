@@ -537,7 +537,12 @@ fn judge(asking: &Asking, head: &HeadLimits, steps: &[Step], flight: &Flight) ->
 /// Whether each limit from a head up has room for what is asked for and several advances, though no
 /// reservation pay for any of it.
 fn has_plenty(asking: &Asking, head: &HeadLimits, steps: &[Step], flight: &Flight) -> bool {
+    assert!(!steps.is_empty(), "each head is in a directory");
     let wanted = asking.bytes.saturating_add(ADVANCE_BYTES * ADVANCE_PART);
+    assert!(
+        wanted > ADVANCE_BYTES,
+        "an advance fits in what must be left"
+    );
     let leaves = |bytes: u64, used: u64, in_flight: u64| {
         bytes.saturating_sub(used) > in_flight.saturating_add(wanted)
     };
