@@ -1,6 +1,6 @@
-//! `tarn iscsi`: targets, sessions, initiators and the portal.
+//! `tarn iscsi`: targets, sessions, initiators, their groups, and the portal.
 //!
-//! Volumes are shared by `zfs set tarn:shareiscsi=on`. What is set here is in a file of the
+//! Volumes are shared by `zfs set shareiscsi=on`. What is set here is in a file of the
 //! instance, which the daemon reads at each login; targets and sessions are what it says of itself.
 
 use serde_json::{Value, json};
@@ -8,18 +8,20 @@ use std::io::Read;
 use tarn_administration::messages::statistics::Kstat;
 use tarn_api::client::Client;
 use tarn_engine::instance::Instance;
-use tarn_iscsi::settings::{Initiator, Settings, SettingsError};
+use tarn_iscsi::settings::{Group, Initiator, Settings, SettingsError};
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;
 use tarn_terminal::{connection, json, output};
 
 /// The usage.
-pub const USAGE: &str = "\tiscsi targets | sessions | initiators [-j]\n\
+pub const USAGE: &str = "\tiscsi targets | sessions | initiators | groups [-j]\n\
 \tiscsi portal [address:port | default]\n\
 \tiscsi known-only [on | off]\n\
 \tiscsi add [-u user] [-s file] [-t file] [-V volume] ... initiator\n\
-\tiscsi remove initiator\n";
+\tiscsi remove initiator\n\
+\tiscsi add-group [-V volume] ... group initiator ...\n\
+\tiscsi remove-group group\n";
 
 /// What follows it.
 pub const NOTES: &str = "\n\
@@ -28,10 +30,12 @@ pub const NOTES: &str = "\n\
 \t           input\n\
 \t-t file    the first line is the secret by which the target proves itself\n\
 \t-u user    the name that the initiator gives with its secret, if it is not its own\n\
-\t-V volume  a volume that it may use; without it, all that are shared\n\
-\nA volume is shared by: zfs set tarn:shareiscsi=on VOLUME. Any initiator may use it, unless\n\
-it was added with a secret or volumes, or known-only is on. 'add' replaces what was added\n\
-under the same name.\n\
+\t-V volume  a volume that it may use, or the initiators of the group; without it, all that\n\
+\t           are shared\n\
+\nA volume is shared by: zfs set shareiscsi=on VOLUME. Any initiator may use it, unless\n\
+it was added with a secret or volumes, is in a group with volumes, or known-only is on.\n\
+An initiator of several groups may use the volumes of all and its own. 'add' and\n\
+'add-group' replace what was added under the same name.\n\
 \nExit codes: 0 done, 1 not done, 2 wrong usage.\n";
 
 const GRAMMAR: Grammar = Grammar {
@@ -70,6 +74,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
         ("targets", []) => show(session, &instance, asked.is_json, "target"),
         ("sessions", []) => show(session, &instance, asked.is_json, "session"),
         ("initiators", []) => show_initiators(session, &instance, asked.is_json),
+        ("groups", []) => show_groups(session, &instance, asked.is_json),
         ("portal", []) => {
             let settings = read(&instance)?;
             output::say(&format!("{}\n", settings.portal()));
@@ -117,9 +122,34 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
                 false => Err(Failure::error(format!("no initiator '{name}' was added"))),
             }
         }),
-        ("targets" | "sessions" | "initiators" | "portal" | "known-only", _) => {
+        ("add-group", [name, initiators @ ..]) if !initiators.is_empty() => {
+            change(&instance, |settings| {
+                let group = Group {
+                    name: name.clone(),
+                    initiators: initiators.to_vec(),
+                    volumes: asked.initiator.volumes,
+                };
+                group.check().map_err(failed)?;
+                settings.groups.retain(|other| other.name != *name);
+                settings.groups.push(group);
+                Ok(())
+            })
+        }
+        ("remove-group", [name]) => change(&instance, |settings| {
+            let before = settings.groups.len();
+            settings.groups.retain(|other| other.name != *name);
+            match settings.groups.len() < before {
+                true => Ok(()),
+                false => Err(Failure::error(format!("no group '{name}' was added"))),
+            }
+        }),
+        ("targets" | "sessions" | "initiators" | "groups" | "portal" | "known-only", _) => {
             Err(Failure::usage("too many arguments"))
         }
+        ("add-group", _) => Err(Failure::usage(
+            "a group and one initiator at least must be named",
+        )),
+        ("remove-group", _) => Err(Failure::usage("one group must be named")),
         ("add" | "remove", _) => Err(Failure::usage("one initiator must be named")),
         (other, _) => Err(Failure::usage(format!(
             "unrecognized subcommand '{other}' of iscsi"
@@ -209,6 +239,26 @@ fn show_initiators(session: &Session, instance: &Instance, is_json: bool) -> Out
             false => one.volumes.join(","),
         };
         output::say(&format!("{}\t{chap}\t{volumes}\n", one.name));
+    }
+    Ok(0)
+}
+
+fn show_groups(session: &Session, instance: &Instance, is_json: bool) -> Outcome {
+    let settings = read(instance)?;
+    if is_json {
+        let rows: Vec<Value> = settings.groups.iter().map(|one| json!(one)).collect();
+        let mut out = json::frame(session);
+        out.insert("groups".into(), Value::Array(rows));
+        json::print(out);
+        return Ok(0);
+    }
+    for one in &settings.groups {
+        let volumes = match one.volumes.is_empty() {
+            true => "all".to_string(),
+            false => one.volumes.join(","),
+        };
+        let initiators = one.initiators.join(",");
+        output::say(&format!("{}\t{volumes}\t{initiators}\n", one.name));
     }
     Ok(0)
 }

@@ -113,7 +113,7 @@ impl Run<'_> {
         let offset = u64::try_from(first * SECTOR).unwrap();
         let length = count * SECTOR;
         let bytes = u64::try_from(length).unwrap();
-        match self.random.below(10) {
+        match self.random.below(12) {
             0..=4 => {
                 let number = self.model(|model| {
                     model.last += 1;
@@ -143,7 +143,8 @@ impl Run<'_> {
                     .write_zeros(offset, bytes, may_free, durable, &self.operation)
                     .unwrap();
             }
-            8 => {
+            8 | 9 => self.copy(volume, first, count, durable),
+            10 => {
                 volume.flush(&self.operation).unwrap();
                 self.model(Model::settle);
                 return;
@@ -154,6 +155,29 @@ impl Run<'_> {
         if durable == Durable::Now || is_always {
             self.model(Model::settle);
         }
+    }
+
+    /// Copies sectors to another place of the volume, which may overlap; often whole blocks, which
+    /// are cloned where they are stored.
+    fn copy(&mut self, volume: &Volume, first: usize, count: usize, durable: Durable) {
+        let sectors = self.model(|model| model.sectors.len());
+        let mut to = self.random.index(sectors - count + 1);
+        let block = usize::try_from(volume.block_size()).unwrap() / SECTOR;
+        if self.random.one_in(2) {
+            to = (to - to % block + first % block).min(sectors - count);
+        }
+        self.model(|model| {
+            let these = model.sectors[first..first + count].iter();
+            let numbers: Vec<u64> = these.map(|sector| *sector.last().unwrap()).collect();
+            for (sector, number) in model.sectors[to..].iter_mut().zip(numbers) {
+                sector.push(number);
+            }
+        });
+        let bytes = |sectors: usize| u64::try_from(sectors * SECTOR).unwrap();
+        let (from, to, length) = (bytes(first), bytes(to), bytes(count));
+        let copied = volume.copy_from((volume, from), to, length, durable, &self.operation);
+        let copied = copied.unwrap();
+        assert_eq!(copied.cloned_bytes + copied.written_bytes, length);
     }
 
     /// What is read is what was written last, and what is not allocated is zeros.
@@ -313,6 +337,58 @@ fn bytes_within_sectors_are_changed_alone() {
             allocated,
             [(4096, true), (4096, false), (4096, true), (hole, false)]
         );
+        drop(volume);
+        pool.close(Leaving::Exported, &operation).unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn whole_blocks_that_are_stored_are_cloned_and_stay_when_the_source_changes() {
+    let run = machine(6).run(|host| {
+        const BLOCK: u64 = 4096;
+        let operation = Operation::unmeasured();
+        let pool = create(host, 1 << 20, BLOCK, &operation);
+        let volume = open(&pool, VolumeProperties::default(), &operation);
+        let write = |offset, bytes: &[u8]| {
+            let contents = NewContents::Bytes(bytes);
+            let written = volume.write(offset, contents, Durable::Later, &operation);
+            written.unwrap();
+        };
+        let copy = |from, to, length| {
+            let source = (&*volume, from);
+            let copied = volume.copy_from(source, to, length, Durable::Later, &operation);
+            copied.map(|copied| (copied.cloned_bytes, copied.written_bytes))
+        };
+        let pattern: Vec<u8> = (0..16 * BLOCK)
+            .map(|at| u8::try_from(at / 7 % 251).unwrap() + 1)
+            .collect();
+        write(0, &pattern);
+        let (whole, part) = (16 * BLOCK, 8 * BLOCK + 512);
+        let at = 1 << 18;
+        assert_eq!(copy(0, at, whole).unwrap(), (0, whole), "not stored yet");
+        pool.sync_all(&operation).unwrap();
+        assert_eq!(copy(0, 2 * at, whole).unwrap(), (whole, 0));
+        // The block before the first whole one, and the part of one behind the last.
+        let cut = copy(1024, 3 * at + 1024, part).unwrap();
+        assert_eq!(cut, (7 * BLOCK, part - 7 * BLOCK));
+        assert_eq!(copy(512, at, BLOCK).unwrap(), (0, BLOCK), "other places");
+        write(0, &vec![9; 16 * 4096]);
+        let read = |offset, length: u64| {
+            let length = usize::try_from(length).unwrap();
+            volume.read(offset, length, &operation).unwrap().to_vec()
+        };
+        let look = || {
+            assert!(read(2 * at, whole) == pattern);
+            let length = usize::try_from(part).unwrap();
+            assert!(read(3 * at + 1024, part) == pattern[1024..1024 + length]);
+            assert!(read(at, BLOCK) == pattern[512..4608]);
+        };
+        look();
+        pool.sync_all(&operation).unwrap();
+        look();
+        let behind = copy(0, (1 << 20) - 512, BLOCK).unwrap_err();
+        assert!(matches!(behind, VolumeError::OutOfRange { .. }));
         drop(volume);
         pool.close(Leaving::Exported, &operation).unwrap();
     });

@@ -2,10 +2,10 @@
 //!
 //! # Mechanism
 //! A [`Volume`] has the operations of a disk: [read](Volume::read), [write](Volume::write),
-//! [flush](Volume::flush), [discard](Volume::discard), [write zeros](Volume::write_zeros), and
-//! which parts are [allocated](Volume::allocated). A change is one transaction, or several where it
-//! is large, each with a record for the intent log. A flush commits the log, as does each change
-//! that is to be durable at once.
+//! [flush](Volume::flush), [discard](Volume::discard), [write zeros](Volume::write_zeros), [copy
+//! from another volume](Volume::copy_from), and which parts are [allocated](Volume::allocated). A
+//! change is one transaction, or several where it is large, each with a record for the intent log.
+//! A flush commits the log, as does each change that is to be durable at once.
 //!
 //! When the volume is opened after a crash, its intent log is replayed: [`Volume`] answers the door
 //! [`Replay`](tarn_zil::Replay).
@@ -27,6 +27,7 @@ mod flush;
 mod ranks;
 mod replay;
 mod volume;
+mod volume_copy;
 mod volume_intent;
 mod volume_read;
 mod volume_write;
@@ -34,3 +35,4 @@ mod volume_write;
 pub use error::VolumeError;
 pub use replay::RecordError;
 pub use volume::{Durable, Volume, VolumeParts, VolumeProperties};
+pub use volume_copy::Copied;

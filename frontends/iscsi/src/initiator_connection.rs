@@ -249,7 +249,7 @@ impl Connection {
     fn traits_of(&self, work: &Work) -> RequestTraits {
         let (is_long, may_delay_reply) = match work {
             Work::Command(command) => (
-                command.expected_bytes >= LONG_BYTES,
+                command.expected_bytes >= LONG_BYTES || command.cdb[0] == codes::EXTENDED_COPY,
                 self.may_wait_for_log(command),
             ),
             // It waits for other commands.

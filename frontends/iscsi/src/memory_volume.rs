@@ -170,6 +170,16 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
+    fn copy_from(
+        &self,
+        (source, from): (&dyn Storage, u64),
+        to: u64,
+        length: u64,
+    ) -> Result<(), StorageError> {
+        let bytes = source.read(from, length)?.to_vec();
+        self.write(to, &bytes, Durability::Later)
+    }
+
     fn allocated(&self, offset: u64, length: u64) -> Result<Vec<(u64, bool)>, StorageError> {
         let state = self.check(offset, length)?;
         let mut found: Vec<(u64, bool)> = Vec::new();

@@ -166,6 +166,24 @@ impl Storage for ServedVolume {
         })
     }
 
+    fn copy_from(
+        &self,
+        (source, from): (&dyn Storage, u64),
+        to: u64,
+        length: u64,
+    ) -> Result<(), StorageError> {
+        // All units that are served are volumes of pools.
+        let source = source.held().ok_or(StorageError::Io)?;
+        self.change(OperationKind::Write, (to, length), |operation| {
+            let copied = self.held.copy_from((source, from), to, length, operation);
+            copied.map(drop)
+        })
+    }
+
+    fn held(&self) -> Option<&HeldVolume> {
+        Some(&self.held)
+    }
+
     fn allocated(&self, offset: u64, length: u64) -> Result<Vec<(u64, bool)>, StorageError> {
         self.with(OperationKind::Read, (offset, 0), |operation| {
             self.held.allocated(offset, length, operation)

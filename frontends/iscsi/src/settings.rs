@@ -19,6 +19,9 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 12..=255;
 /// Longest file that is read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
+/// Why a name is refused.
+const NO_INITIATOR: &str = "not the name of an initiator, as iqn.1993-08.org.debian:01:abc";
+
 /// What is wrong with the settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
@@ -71,7 +74,7 @@ impl Initiator {
     pub fn check(&self) -> Result<(), SettingsError> {
         let wrong = |why: &str| Err(SettingsError::Value(format!("'{}': {why}", self.name)));
         if !target_names::is_initiator(&self.name) {
-            return wrong("not the name of an initiator, as iqn.1993-08.org.debian:01:abc");
+            return wrong(NO_INITIATOR);
         }
         let secrets = [&self.secret, &self.target_secret];
         let is_short = |secret: &&String| !SECRET_BYTES.contains(&secret.len());
@@ -90,10 +93,40 @@ impl Initiator {
         }
         Ok(())
     }
+}
 
-    /// Whether it may use a volume.
-    pub fn may_use(&self, volume: &str) -> bool {
-        self.volumes.is_empty() || self.volumes.iter().any(|one| one == volume)
+/// Initiators that may use the same volumes, as the nodes of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// What it is called.
+    pub name: String,
+    /// The iSCSI names of its initiators. They need not be known otherwise.
+    pub initiators: Vec<String>,
+    /// The volumes that they may use; all that are shared when there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+}
+
+impl Group {
+    /// Checks it.
+    ///
+    /// # Errors
+    /// What makes no sense.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let wrong = |name: &str, why: &str| Err(SettingsError::Value(format!("'{name}': {why}")));
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        if self.name.is_empty() || !self.name.bytes().all(is_plain) {
+            return wrong(
+                &self.name,
+                "the name of a group has letters, digits and -_.:",
+            );
+        }
+        let mut initiators = self.initiators.iter();
+        match initiators.find(|one| !target_names::is_initiator(one)) {
+            Some(bad) => wrong(bad, NO_INITIATOR),
+            None => Ok(()),
+        }
     }
 }
 
@@ -110,6 +143,9 @@ pub struct Settings {
     /// Those.
     #[serde(default)]
     pub initiators: Vec<Initiator>,
+    /// Groups of initiators.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
 }
 
 impl Settings {
@@ -172,6 +208,25 @@ impl Settings {
     pub fn initiator(&self, name: &str) -> Option<&Initiator> {
         self.initiators.iter().find(|one| one.name == name)
     }
+
+    fn groups_of<'a>(&'a self, initiator: &'a str) -> impl Iterator<Item = &'a Group> {
+        let is_member = move |group: &&Group| group.initiators.iter().any(|one| one == initiator);
+        self.groups.iter().filter(is_member)
+    }
+
+    /// Whether an initiator was added, or is in a group.
+    pub fn is_known(&self, initiator: &str) -> bool {
+        self.initiator(initiator).is_some() || self.groups_of(initiator).next().is_some()
+    }
+
+    /// Whether an initiator may use a shared volume: one that is named for it or for a group of it.
+    /// Where no volume is named for any of these, all.
+    pub fn may_use(&self, initiator: &str, volume: &str) -> bool {
+        let own = self.initiator(initiator).map(|one| &one.volumes);
+        let of_groups = self.groups_of(initiator).map(|group| &group.volumes);
+        let mut named = own.into_iter().chain(of_groups).flatten().peekable();
+        named.peek().is_none() || named.any(|one| one == volume)
+    }
 }
 
 #[cfg(test)]
@@ -192,6 +247,11 @@ mod tests {
                 secret: Some("twelve bytes".to_string()),
                 ..Initiator::default()
             }],
+            groups: vec![Group {
+                name: "cluster".to_string(),
+                initiators: vec!["iqn.2026-01.example:b".to_string()],
+                volumes: vec!["tank/a".to_string()],
+            }],
         };
         settings.write(&path).unwrap();
         assert_eq!(Settings::read(&path).unwrap(), settings);
@@ -202,6 +262,49 @@ mod tests {
             Settings::read(&path),
             Err(SettingsError::Damaged { .. })
         ));
+    }
+
+    #[test]
+    fn an_initiator_may_use_what_is_named_for_it_or_its_groups() {
+        let group = |name: &str, initiators: &[&str], volumes: &[&str]| Group {
+            name: name.to_string(),
+            initiators: initiators.iter().map(ToString::to_string).collect(),
+            volumes: volumes.iter().map(ToString::to_string).collect(),
+        };
+        let settings = Settings {
+            initiators: vec![Initiator {
+                name: "iqn.a".to_string(),
+                volumes: vec!["tank/own".to_string()],
+                ..Initiator::default()
+            }],
+            groups: vec![
+                group("one", &["iqn.a", "iqn.b"], &["tank/shared"]),
+                group("all", &["iqn.b", "iqn.c"], &[]),
+            ],
+            ..Settings::default()
+        };
+        let may = |initiator, volume| settings.may_use(initiator, volume);
+        assert!(may("iqn.a", "tank/own") && may("iqn.a", "tank/shared"));
+        assert!(!may("iqn.a", "tank/other") && !may("iqn.b", "tank/own"));
+        assert!(may("iqn.b", "tank/shared") && !may("iqn.b", "tank/other"));
+        assert!(may("iqn.c", "tank/other") && may("iqn.d", "tank/other"));
+        let known = ["iqn.a", "iqn.b", "iqn.c", "iqn.d"].map(|one| settings.is_known(one));
+        assert_eq!(known, [true, true, true, false]);
+    }
+
+    #[test]
+    fn groups_are_named_plainly_and_have_initiators_by_their_names() {
+        let check = |name: &str, initiator: &str| {
+            let group = Group {
+                name: name.to_string(),
+                initiators: vec![initiator.to_string()],
+                volumes: Vec::new(),
+            };
+            group.check().is_ok()
+        };
+        assert!(check("node-set.1", "iqn.2026-01.example:a"));
+        assert!(!check("", "iqn.2026-01.example:a") && !check("a b", "iqn.2026-01.example:a"));
+        assert!(!check("nodes", "Host"));
     }
 
     #[test]

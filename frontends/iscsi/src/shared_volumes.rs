@@ -13,6 +13,7 @@
 
 use crate::portal::Portal;
 use crate::protocol::login::{Admission, LoginRefusal, Secrets};
+use crate::scsi::inquiry::naa_of;
 use crate::scsi::persistent::Persistent;
 use crate::scsi::{Identity, LogicalUnit};
 use crate::served_volume::ServedVolume;
@@ -43,11 +44,17 @@ struct Open {
     sessions: usize,
 }
 
+/// A volume that is shared.
+struct SharedVolume {
+    name: String,
+    guid: u64,
+}
+
 /// The shared volumes, and those in use.
 #[derive(Default)]
 struct State {
     /// Volumes by the names of their targets.
-    shared: BTreeMap<String, String>,
+    shared: BTreeMap<String, SharedVolume>,
     open: BTreeMap<String, Open>,
     parked: BTreeMap<u64, Persistent>,
     portal: Option<Arc<Portal>>,
@@ -208,7 +215,11 @@ impl Shares {
                     "'{volume}' is not shared: its name is too long for iSCSI"
                 ));
             }
-            Some((name?, volume.name))
+            let shared = SharedVolume {
+                name: volume.name,
+                guid: volume.guid,
+            };
+            Some((name?, shared))
         });
         let named = named.collect();
         self.state().shared = named;
@@ -231,10 +242,11 @@ impl Shares {
     /// The volume of a target; looked for anew where it is not known.
     fn volume_of(&self, target: &str) -> Option<String> {
         if let Some(volume) = self.state().shared.get(target) {
-            return Some(volume.clone());
+            return Some(volume.name.clone());
         }
         self.find_shared();
-        self.state().shared.get(target).cloned()
+        let state = self.state();
+        state.shared.get(target).map(|one| one.name.clone())
     }
 
     fn let_go(&self, held: &Arc<HeldVolume>) {
@@ -257,7 +269,7 @@ impl Shares {
             rows.push(("error".to_string(), text(complaint)));
         }
         for (index, (name, volume)) in state.shared.iter().enumerate() {
-            let row = vec![("target", text(name)), ("volume", text(volume))];
+            let row = vec![("target", text(name)), ("volume", text(&volume.name))];
             rows.push((format!("target_{index:04}"), Value::Row(row)));
         }
         let sessions = state.portal.as_ref().map(|portal| portal.sessions());
@@ -285,24 +297,23 @@ impl Targets for Shares {
     fn names(&self, initiator: &str) -> Vec<String> {
         self.find_shared();
         let settings = self.settings();
-        let known = settings.initiator(initiator);
         let state = self.state();
-        let may = |volume: &str| known.is_none_or(|one| one.may_use(volume));
-        let shared = state.shared.iter().filter(|(_, volume)| may(volume));
+        let may = |volume: &str| settings.may_use(initiator, volume);
+        let shared = state.shared.iter().filter(|(_, volume)| may(&volume.name));
         shared.map(|(name, _)| name.clone()).collect()
     }
 
     fn admit(&self, initiator: &str, target: Option<&str>) -> Admission {
         let settings = self.settings();
         let known = settings.initiator(initiator);
-        if known.is_none() && settings.known_only {
+        if settings.known_only && !settings.is_known(initiator) {
             return Admission::Refused(LoginRefusal::Forbidden);
         }
         if let Some(target) = target {
             let Some(volume) = self.volume_of(target) else {
                 return Admission::Refused(LoginRefusal::NotFound);
             };
-            if known.is_some_and(|one| !one.may_use(&volume)) {
+            if !settings.may_use(initiator, &volume) {
                 return Admission::Refused(LoginRefusal::Forbidden);
             }
         }
@@ -368,6 +379,26 @@ impl Targets for Shares {
         };
         state.open.insert(name.to_string(), open);
         Ok(target)
+    }
+
+    fn open_unit(&self, naa: u64, initiator: &str) -> Option<Arc<Target>> {
+        let of = |state: &State| {
+            let mut shared = state.shared.iter();
+            shared.find_map(|(name, one)| (naa_of(one.guid) == naa).then(|| name.clone()))
+        };
+        let found = of(&self.state());
+        let name = match found {
+            Some(name) => name,
+            None => {
+                self.find_shared();
+                of(&self.state())?
+            }
+        };
+        match self.admit(initiator, Some(&name)) {
+            Admission::Refused(_) => None,
+            // It has logged in with its secret, which is the same for all targets.
+            Admission::Open | Admission::Chap(_) => self.open(&name).ok(),
+        }
     }
 
     fn release(&self, target: Arc<Target>) {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use tarn_engine::files::ReadData;
+use tarn_engine::volumes::HeldVolume;
 
 /// Why a volume did not do what it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +101,19 @@ pub trait Storage: Send + Sync {
 
     /// Makes all changes so far durable.
     fn flush(&self) -> Result<(), StorageError>;
+
+    /// Copies a range of another volume, or of this one, here; both are in their volumes.
+    fn copy_from(
+        &self,
+        source: (&dyn Storage, u64),
+        to: u64,
+        length: u64,
+    ) -> Result<(), StorageError>;
+
+    /// The volume of a pool that it is, if it is one.
+    fn held(&self) -> Option<&HeldVolume> {
+        None
+    }
 
     /// Which parts of a range have blocks: lengths in their order, each with whether it has.
     fn allocated(&self, offset: u64, length: u64) -> Result<Vec<(u64, bool)>, StorageError>;

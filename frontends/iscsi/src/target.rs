@@ -14,6 +14,12 @@ pub struct Target {
     pub unit: LogicalUnit,
 }
 
+impl AsRef<LogicalUnit> for Target {
+    fn as_ref(&self) -> &LogicalUnit {
+        &self.unit
+    }
+}
+
 /// Those who have targets.
 pub trait Targets: Send + Sync + 'static {
     /// The names of targets that an initiator may see.
@@ -27,6 +33,10 @@ pub trait Targets: Send + Sync + 'static {
     /// # Errors
     /// Why there is no such target now.
     fn open(&self, name: &str) -> Result<Arc<Target>, LoginRefusal>;
+
+    /// The target whose unit has this NAA name, if the initiator may use it: as `open`, to be
+    /// released.
+    fn open_unit(&self, naa: u64, initiator: &str) -> Option<Arc<Target>>;
 
     /// A session of a target has ended. The last one lets go of the volume.
     fn release(&self, target: Arc<Target>);

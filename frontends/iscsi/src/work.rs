@@ -9,9 +9,10 @@ use crate::protocol::pdu::{FINAL, NO_TAG, Pdu, replies};
 use crate::protocol::reply::{Residual, pieces, response, status};
 use crate::protocol::tasks::{Abort, Command};
 use crate::protocol::text::{Keys, TEXT_BYTES_MAX};
+use crate::scsi::copying::OtherUnits;
 use crate::scsi::fields::{put, u16_at};
 use crate::scsi::logical_unit::refused_by;
-use crate::scsi::logical_unit::{Outcome, report_luns};
+use crate::scsi::logical_unit::{LogicalUnit, Outcome, report_luns};
 use crate::scsi::sense::codes as asc;
 use crate::scsi::{Refused, Request, Sense, SenseKey, UnitEvent, codes, inquiry};
 use crate::session::Session;
@@ -152,7 +153,7 @@ impl Connection {
             self.end(session, &command);
             return None;
         }
-        let outcome = execute(session, target, &command);
+        let outcome = execute(&*self.shared.targets, session, target, &command);
         if let Ok(done) = &outcome {
             for event in &done.events {
                 let UnitEvent::Abort(nexus) = event;
@@ -432,8 +433,47 @@ fn is_unit_0(lun: [u8; 8]) -> bool {
     is_number_0 && lun[2..] == [0; 6]
 }
 
+/// The units of other targets that an initiator may use.
+struct UnitsOf<'a> {
+    targets: &'a dyn Targets,
+    initiator: &'a str,
+}
+
+/// A target that is in use for a copy.
+struct Borrowed<'a> {
+    targets: &'a dyn Targets,
+    target: Arc<Target>,
+}
+
+impl AsRef<LogicalUnit> for Borrowed<'_> {
+    fn as_ref(&self) -> &LogicalUnit {
+        &self.target.unit
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        self.targets.release(self.target.clone());
+    }
+}
+
+impl OtherUnits for UnitsOf<'_> {
+    fn find(&self, naa: u64) -> Option<Box<dyn AsRef<LogicalUnit> + '_>> {
+        let target = self.targets.open_unit(naa, self.initiator)?;
+        Some(Box::new(Borrowed {
+            targets: self.targets,
+            target,
+        }))
+    }
+}
+
 /// Carries out a command of a session.
-fn execute(session: &Session, target: &Target, command: &Command) -> Outcome {
+fn execute(
+    targets: &dyn Targets,
+    session: &Session,
+    target: &Target,
+    command: &Command,
+) -> Outcome {
     if command.is_garbled {
         return Err(Sense::new(SenseKey::AbortedCommand, asc::DATA_PHASE_ERROR).into());
     }
@@ -451,6 +491,10 @@ fn execute(session: &Session, target: &Target, command: &Command) -> Outcome {
         announced_bytes: match command.writes {
             true => u64::from(command.expected_bytes),
             false => 0,
+        },
+        others: &UnitsOf {
+            targets,
+            initiator: &session.initiator,
         },
     })
 }

@@ -10,17 +10,26 @@ use tarn_iscsi::portal::Portal;
 use tarn_iscsi::protocol::login::{Admission, LoginRefusal};
 use tarn_iscsi::protocol::pdu::{Digests, HEADER_BYTES, NO_TAG, Pdu, padding, replies};
 use tarn_iscsi::protocol::text::Keys;
-use tarn_iscsi::scsi::{Identity, LogicalUnit};
-use tarn_iscsi::storage::StorageError;
+use tarn_iscsi::scsi::copying::NoOtherUnits;
+use tarn_iscsi::scsi::{Identity, LogicalUnit, Nexus, Request};
+use tarn_iscsi::storage::{Durability, Storage, StorageError};
 use tarn_iscsi::target::{Target, Targets};
 use tarn_serving::{AwakeProcessors, ServingThreads};
 
 const NAME: &str = "iqn.2026-01.local.tarn:pool:vol";
 const SIZE: u64 = 64 << 20;
 
-/// One target.
+const GUID: u64 = 0x1234_5678_9abc_def0;
+const OTHER_GUID: u64 = 77;
+
+fn naa_of(guid: u64) -> u64 {
+    (3 << 60) | (guid & 0x0fff_ffff_ffff_ffff)
+}
+
+/// One target, and another to copy from and to.
 struct One {
     target: Arc<Target>,
+    other: Arc<Target>,
     released: AtomicUsize,
     logged: Mutex<Vec<String>>,
 }
@@ -39,6 +48,10 @@ impl Targets for One {
 
     fn open(&self, _: &str) -> Result<Arc<Target>, LoginRefusal> {
         Ok(self.target.clone())
+    }
+
+    fn open_unit(&self, naa: u64, _: &str) -> Option<Arc<Target>> {
+        (naa == naa_of(OTHER_GUID)).then(|| self.other.clone())
     }
 
     fn release(&self, _: Arc<Target>) {
@@ -68,18 +81,21 @@ impl World {
 
     fn on(storage: MemoryStorage) -> World {
         let storage = Arc::new(storage);
-        let identity = Identity {
-            target: NAME.to_string(),
-            guid: 0x1234_5678_9abc_def0,
+        let target = |name: &str, guid, storage| {
+            let identity = Identity {
+                target: name.to_string(),
+                guid,
+            };
+            Arc::new(Target {
+                name: name.to_string(),
+                pool: "pool".to_string(),
+                unit: LogicalUnit::new(storage, identity, None).unwrap(),
+            })
         };
-        let unit = LogicalUnit::new(storage.clone(), identity, None).unwrap();
-        let target = Arc::new(Target {
-            name: NAME.to_string(),
-            pool: "pool".to_string(),
-            unit,
-        });
+        let other = Arc::new(MemoryStorage::new(SIZE));
         let targets = Arc::new(One {
-            target,
+            target: target(NAME, GUID, storage.clone()),
+            other: target("iqn.other", OTHER_GUID, other),
             released: AtomicUsize::new(0),
             logged: Mutex::default(),
         });
@@ -310,6 +326,105 @@ fn what_is_written_reads_back_with_and_without_digests() {
         assert!(initiator.read(8, 4096).good() == data);
         assert_eq!(initiator.read(0, 1).good(), [0; 512]);
     }
+}
+
+/// The parameter list of a copy: units by their names, and for each segment the two units, blocks,
+/// and where from and to.
+fn copy_list(names: &[u64], segments: &[(u16, u16, u16, u64, u64)]) -> Vec<u8> {
+    let mut list = vec![0; 16];
+    list[0] = 5;
+    list[3] = u8::try_from(names.len() * 32).unwrap();
+    list[11] = u8::try_from(segments.len() * 28).unwrap();
+    for name in names {
+        let mut target = [0; 32];
+        (target[0], target[4], target[5], target[7]) = (0xe4, 1, 3, 8);
+        target[8..16].copy_from_slice(&name.to_be_bytes());
+        target[30] = 2;
+        list.extend(target);
+    }
+    for (source, target, blocks, from, to) in segments {
+        let mut segment = [0; 28];
+        (segment[0], segment[3]) = (2, 24);
+        segment[4..6].copy_from_slice(&source.to_be_bytes());
+        segment[6..8].copy_from_slice(&target.to_be_bytes());
+        segment[10..12].copy_from_slice(&blocks.to_be_bytes());
+        segment[12..20].copy_from_slice(&from.to_be_bytes());
+        segment[20..28].copy_from_slice(&to.to_be_bytes());
+        list.extend(segment);
+    }
+    list
+}
+
+#[test]
+fn units_are_copied_to_each_other_where_the_initiator_may_use_both() {
+    let world = World::new();
+    let mut initiator = world.log_in("iqn.a", "");
+    let mut copy = |list: &[u8]| {
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[13]) = (0x83, u8::try_from(list.len()).unwrap());
+        initiator.command(&cdb, list, 0).status()
+    };
+    let (own, other, storage) = (naa_of(GUID), naa_of(OTHER_GUID), &world.storage);
+    let there = world.targets.other.unit.storage();
+    let bytes = pattern(8 * 512, 3);
+    storage.write(0, &bytes, Durability::Later).unwrap();
+    // There and back again, to another place of its own; FFFFh is the unit that is asked.
+    let list = copy_list(&[own, other], &[(0, 1, 8, 0, 16), (1, 0xffff, 8, 16, 100)]);
+    assert_eq!(copy(&list), (0, (0, 0, 0)));
+    assert!(there.read(16 * 512, 8 * 512).unwrap().to_vec() == bytes);
+    assert!(storage.read(100 * 512, 8 * 512).unwrap().to_vec() == bytes);
+    assert_eq!(world.targets.released.load(Ordering::SeqCst), 1);
+    let aborted = |code| (2, (0xa, code, if code == 0 { 0 } else { 2 }));
+    let unknown = copy_list(&[own, naa_of(5)], &[(0, 1, 1, 0, 0)]);
+    assert_eq!(copy(&unknown), aborted(0x0d));
+    assert_eq!(copy(&copy_list(&[own], &[(0, 1, 1, 0, 0)])), aborted(0x0d));
+    let end = SIZE / 512;
+    let beyond = copy_list(&[own, other], &[(0, 1, 1, 0, 9), (0, 1, 2, 0, end - 1)]);
+    assert_eq!(copy(&beyond), aborted(0));
+    assert!(there.read(9 * 512, 512).unwrap().to_vec() == [0; 512]);
+    // The other unit is reserved by another initiator.
+    let nexus = Nexus("iqn.b,i,0x1".to_string());
+    let reserve = Request {
+        nexus: &nexus,
+        cdb: &[0x16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        data: &[],
+        announced_bytes: 0,
+        others: &NoOtherUnits,
+    };
+    world.targets.other.unit.begin_nexus(&nexus);
+    let _attention = world.targets.other.unit.execute(&reserve);
+    assert!(world.targets.other.unit.execute(&reserve).is_ok());
+    for pair in [(0, 1), (1, 0)] {
+        let list = copy_list(&[own, other], &[(pair.0, pair.1, 1, 0, 0)]);
+        assert_eq!(copy(&list), (0x18, (0, 0, 0)));
+    }
+}
+
+#[test]
+fn the_page_of_third_party_copies_lists_what_is_supported() {
+    let world = World::new();
+    let mut initiator = world.log_in("iqn.a", "");
+    let pages = initiator.command(&[0x12, 1, 0, 0, 255, 0], &[], 255).good();
+    assert!(pages[4..].contains(&0x8f));
+    let page = initiator.command(&[0x12, 1, 0x8f, 0, 255, 0], &[], 255);
+    let page = page.good();
+    let length = usize::from(u16::from_be_bytes([page[2], page[3]]));
+    assert_eq!((page[1], length + 4), (0x8f, page.len()));
+    let (mut found, mut rest) = (Vec::new(), &page[4..]);
+    while let [high, low, ..] = *rest {
+        let length = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+        assert!(length.is_multiple_of(4));
+        found.push((
+            u16::from_be_bytes([high, low]),
+            rest[4..4 + length].to_vec(),
+        ));
+        rest = &rest[4 + length..];
+    }
+    let kinds: Vec<u16> = found.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, [0x0001, 0x0004, 0x0008, 0x000c, 0x8001]);
+    assert_eq!(found[0].1[..8], [7, 0x83, 1, 0, 0x84, 2, 0, 3]);
+    assert_eq!(found[2].1[..3], [2, 0x02, 0xe4]);
+    assert_eq!((found[1].1.len(), found[4].1.len()), (28, 32));
 }
 
 #[test]

@@ -25,4 +25,4 @@ pub use crate::files::{NewContents, Operation, OperationKind, Outcome, Protocol,
 pub use device_table::{DeviceIsOpen, VolumeDevice, VolumeDevices};
 pub use list::ListedVolume;
 pub use served::{HeldVolume, ServedVolumes, VolumeAccess, VolumeWatcher};
-pub use tarn_zvol::{Durable, VolumeError};
+pub use tarn_zvol::{Copied, Durable, VolumeError};

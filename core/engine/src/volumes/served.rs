@@ -22,7 +22,7 @@ use tarn_host::lock::{Condvar, Mutex, Rank};
 use tarn_ondisk::units::Guid;
 use tarn_pool::Pool;
 use tarn_probe::DatasetStatistics;
-use tarn_zvol::{Durable, Volume, VolumeError, VolumeProperties};
+use tarn_zvol::{Copied, Durable, Volume, VolumeError, VolumeProperties};
 
 /// The table.
 const VOLUMES: Rank = Rank::new(tarn_host::ranks::ENGINE + 44, "served volumes");
@@ -30,6 +30,9 @@ const VOLUMES: Rank = Rank::new(tarn_host::ranks::ENGINE + 44, "served volumes")
 const CONTENTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 47, "contents of a volume");
 /// The watchers of a volume.
 const WATCHERS: Rank = Rank::new(tarn_host::ranks::ENGINE + 45, "watchers of a volume");
+
+/// How much is copied at once from a volume of another pool.
+const COPIED_TOGETHER: u64 = 1 << 20;
 
 /// Whether a holder writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -438,6 +441,38 @@ impl HeldVolume {
     ) -> Result<(), VolumeError> {
         let volume = self.open_for_changes()?;
         volume.write_zeros(offset, length, may_free, durable, operation)
+    }
+
+    /// Copies a range of a volume here, which may be this one: by references to the same blocks
+    /// where that is possible, as within a pool, else by reading and writing.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and what cannot be read.
+    pub fn copy_from(
+        &self,
+        (source, from): (&HeldVolume, u64),
+        to: u64,
+        length: u64,
+        operation: &Operation,
+    ) -> Result<Copied, VolumeError> {
+        let (target, source_volume) = (self.open_for_changes()?, source.open()?);
+        if Arc::ptr_eq(self.pool(), source.pool()) {
+            let source = (&*source_volume, from);
+            return target.copy_from(source, to, length, Durable::Later, operation);
+        }
+        let mut done = 0;
+        while done < length {
+            let part = COPIED_TOGETHER.min(length - done);
+            let size = usize::try_from(part).expect("a MiB");
+            let bytes = source_volume.read(from + done, size, operation)?.to_vec();
+            let contents = NewContents::Bytes(&bytes);
+            target.write(to + done, contents, Durable::Later, operation)?;
+            done += part;
+        }
+        Ok(Copied {
+            cloned_bytes: 0,
+            written_bytes: length,
+        })
     }
 
     /// Returns when all changes that returned before are durable.

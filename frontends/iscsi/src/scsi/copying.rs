@@ -1,15 +1,19 @@
-//! EXTENDED COPY (LID1) and RECEIVE COPY RESULTS: copies within the unit, without the network.
+//! EXTENDED COPY (LID1) and RECEIVE COPY RESULTS: copies between units, without the network.
 //!
-//! Source and destination must both be this unit, which is what hypervisors copy within: other
-//! units are COPY TARGET DEVICE NOT REACHABLE. All segments are checked before the first is copied.
-//! A copy is done when its status is sent, so COPY STATUS has only finished ones.
+//! Source and destination are named by their NAA names, as INQUIRY tells them, or as the unit that
+//! the command is sent to (identifier FFFFh). Other units are looked for among those that the
+//! initiator may use ([`OtherUnits`]); one that is not found is COPY TARGET DEVICE NOT REACHABLE.
+//! All segments are checked before the first is copied: their units, extents, and reservations. A
+//! copy is done when its status is sent, so COPY STATUS has only finished ones.
+//!
+//! Within a pool blocks are copied by references to them
+//! ([`HeldVolume::copy_from`](tarn_engine::volumes::HeldVolume::copy_from)).
 
 use crate::scsi::block_commands::Extent;
 use crate::scsi::fields::{low_u32, put, to_usize, u16_at, u32_at, u64_at};
 use crate::scsi::logical_unit::{Done, LogicalUnit, Outcome, Refused, Request, refused_by};
 use crate::scsi::sense::codes as asc;
-use crate::scsi::{Cdb, Sense, SenseKey, TRANSFER_BLOCKS_MAX};
-use crate::storage::Durability;
+use crate::scsi::{Cdb, SECTOR_BYTES, Sense, SenseKey, codes};
 use std::collections::VecDeque;
 
 const HEADER_BYTES: usize = 16;
@@ -24,6 +28,12 @@ const LIST_BYTES_MAX: usize = TARGETS_MAX * TARGET_BYTES + SEGMENTS_MAX * SEGMEN
 /// An identification descriptor of a target, and a segment from blocks to blocks.
 const TARGET_TYPE: u8 = 0xe4;
 const SEGMENT_TYPE: u8 = 0x02;
+
+/// The identifier of the unit that the command is sent to.
+const OWN_UNIT: u16 = 0xffff;
+
+/// Most bytes of a segment, whose blocks are counted by 16 bits.
+const SEGMENT_BYTES_MAX: u32 = 0xffff * 512;
 
 /// How many finished copies are remembered.
 const FINISHED_MAX: usize = 32;
@@ -43,10 +53,64 @@ pub(crate) struct Copies {
     finished: VecDeque<Finished>,
 }
 
-/// What one segment copies.
+/// The units beside the one that a command is sent to.
+pub trait OtherUnits {
+    /// The unit of this NAA name, in use as long as what is given is kept; none where there is
+    /// none that the initiator may use.
+    fn find(&self, naa: u64) -> Option<Box<dyn AsRef<LogicalUnit> + '_>>;
+}
+
+/// There are none.
+pub struct NoOtherUnits;
+
+impl OtherUnits for NoOtherUnits {
+    fn find(&self, _: u64) -> Option<Box<dyn AsRef<LogicalUnit> + '_>> {
+        None
+    }
+}
+
+/// A unit that a parameter list names.
+enum Named<'a> {
+    Own(&'a LogicalUnit),
+    Other(Box<dyn AsRef<LogicalUnit> + 'a>),
+}
+
+impl Named<'_> {
+    fn unit(&self) -> &LogicalUnit {
+        match self {
+            Named::Own(unit) => unit,
+            Named::Other(other) => (**other).as_ref(),
+        }
+    }
+}
+
+/// What one segment copies: the units by their places in the list of targets.
 struct Segment {
+    source: u16,
     from: Extent,
+    target: u16,
     to: u64,
+}
+
+/// What a parameter list asks for.
+struct Wanted<'a> {
+    targets: Vec<Named<'a>>,
+    own: Named<'a>,
+    segments: Vec<Segment>,
+}
+
+impl Wanted<'_> {
+    fn unit(&self, index: u16) -> Result<&LogicalUnit, Refused> {
+        if index == OWN_UNIT {
+            return Ok(self.own.unit());
+        }
+        let named = self.targets.get(usize::from(index));
+        named.map(Named::unit).ok_or(unreachable())
+    }
+}
+
+fn unreachable() -> Refused {
+    Sense::new(SenseKey::CopyAborted, asc::COPY_TARGET_UNREACHABLE).into()
 }
 
 impl LogicalUnit {
@@ -63,12 +127,27 @@ impl LogicalUnit {
         if length < HEADER_BYTES || data.len() < length {
             return Err(Sense::illegal(asc::PARAMETER_LIST_LENGTH_ERROR).into());
         }
-        let segments = self.segments(data)?;
-        self.refuse_read_only()?;
+        let wanted = self.wanted(request, data)?;
         let mut blocks = 0;
-        for segment in &segments {
-            self.copy_segment(segment)?;
+        for segment in &wanted.segments {
+            let (source, target) = (wanted.unit(segment.source)?, wanted.unit(segment.target)?);
+            copy_segment(source, target, segment)?;
             blocks += segment.from.blocks;
+        }
+        // The status tells that all is durable where a write cache is off: this unit is flushed
+        // with others' statuses, other units here.
+        let is_own = |unit: &LogicalUnit| std::ptr::eq(unit, self);
+        let mut flushes_own = false;
+        for segment in &wanted.segments {
+            let target = wanted.unit(segment.target)?;
+            match is_own(target) {
+                true => flushes_own = self.must_flush(false),
+                false if target.must_flush(false) => {
+                    let flushed = target.storage.flush();
+                    flushed.map_err(|error| refused_by(error, true))?;
+                }
+                false => {}
+            }
         }
         let mut state = self.state();
         let finished = &mut state.copies.finished;
@@ -76,18 +155,18 @@ impl LogicalUnit {
         finished.push_back(Finished {
             nexus: request.nexus.clone(),
             list: data[0],
-            segments: u16::try_from(segments.len()).expect("at most 64"),
+            segments: u16::try_from(wanted.segments.len()).expect("at most 64"),
             blocks: low_u32(to_usize(blocks)),
         });
         while finished.len() > FINISHED_MAX {
             finished.pop_front();
         }
         drop(state);
-        Ok(Done::flushed(self.must_flush(false)))
+        Ok(Done::flushed(flushes_own))
     }
 
-    /// The segments of a parameter list, each in the unit.
-    fn segments(&self, data: &[u8]) -> Result<Vec<Segment>, Refused> {
+    /// What a parameter list asks for: each segment in its units, which the initiator may use.
+    fn wanted<'a>(&'a self, request: &Request<'a>, data: &[u8]) -> Result<Wanted<'a>, Refused> {
         let targets_length = usize::from(u16_at(data, 2));
         let segments_length = to_usize(u64::from(u32_at(data, 8)));
         if u32_at(data, 12) != 0 {
@@ -113,13 +192,14 @@ impl LogicalUnit {
         if segments_length / SEGMENT_BYTES > SEGMENTS_MAX {
             return Err(Sense::illegal(asc::TOO_MANY_SEGMENT_DESCRIPTORS).into());
         }
-        let targets: Vec<&[u8]> = targets.chunks_exact(TARGET_BYTES).collect();
-        for target in &targets {
-            if target[0] != TARGET_TYPE {
-                return Err(Sense::illegal(asc::UNSUPPORTED_TARGET_DESCRIPTOR).into());
-            }
+        let mut wanted = Wanted {
+            targets: Vec::new(),
+            own: Named::Own(self),
+            segments: Vec::new(),
+        };
+        for target in targets.chunks_exact(TARGET_BYTES) {
+            wanted.targets.push(self.named(request, target)?);
         }
-        let mut read = Vec::new();
         let mut rest = segments;
         while !rest.is_empty() {
             if rest[0] != SEGMENT_TYPE {
@@ -128,61 +208,32 @@ impl LogicalUnit {
             let Some((segment, others)) = rest.split_at_checked(SEGMENT_BYTES) else {
                 return Err(Sense::illegal(asc::PARAMETER_LIST_LENGTH_ERROR).into());
             };
-            read.push(self.segment(segment, &targets)?);
+            let segment = segment_in(segment, &wanted)?;
+            check_use(wanted.unit(segment.source)?, request, codes::READ_16)?;
+            check_use(wanted.unit(segment.target)?, request, codes::WRITE_16)?;
+            wanted.segments.push(segment);
             rest = others;
         }
-        Ok(read)
+        Ok(wanted)
     }
 
-    fn segment(&self, segment: &[u8], targets: &[&[u8]]) -> Result<Segment, Refused> {
-        if usize::from(u16_at(segment, 2)) != SEGMENT_BYTES - 4 {
-            return Err(Sense::illegal(asc::INVALID_FIELD_IN_PARAMETER_LIST).into());
+    /// The unit of a target descriptor, whose designator is the NAA name of it.
+    fn named<'a>(&'a self, request: &Request<'a>, target: &[u8]) -> Result<Named<'a>, Refused> {
+        if target[0] != TARGET_TYPE {
+            return Err(Sense::illegal(asc::UNSUPPORTED_TARGET_DESCRIPTOR).into());
         }
-        for at in [4, 6] {
-            let index = usize::from(u16_at(segment, at));
-            let target = targets.get(index);
-            let target = target.ok_or(Sense::new(
-                SenseKey::CopyAborted,
-                asc::COPY_TARGET_UNREACHABLE,
-            ))?;
-            if !self.is_named_by(target) {
-                let code = asc::COPY_TARGET_UNREACHABLE;
-                return Err(Sense::new(SenseKey::CopyAborted, code).into());
-            }
+        let is_naa = target[4] & 0x0f == 1 && target[5] & 0x3f == 3 && target[7] == 8;
+        if !is_naa {
+            return Err(unreachable());
         }
-        let blocks = u64::from(u16_at(segment, 10));
-        let in_unit = |at: usize| {
-            let lba = u64_at(segment, at);
-            let code = asc::NONE;
-            self.inside(Extent { lba, blocks })
-                .map_err(|_| Refused::from(Sense::new(SenseKey::CopyAborted, code)))
-        };
-        let to = in_unit(20)?.lba;
-        Ok(Segment {
-            from: in_unit(12)?,
-            to,
-        })
-    }
-
-    /// Whether the designator of a target descriptor is the NAA name of this unit.
-    fn is_named_by(&self, target: &[u8]) -> bool {
-        let is_naa = target[4] & 0x0f == 1 && target[5] & 0x3f == 3;
-        is_naa && target[7] == 8 && u64_at(target, 8) == self.naa()
-    }
-
-    fn copy_segment(&self, segment: &Segment) -> Result<(), Refused> {
-        let mut done = 0;
-        while done < segment.from.blocks {
-            let blocks = (segment.from.blocks - done).min(TRANSFER_BLOCKS_MAX);
-            let (lba, to) = (segment.from.lba + done, segment.to + done);
-            let _alone = self.exclude_writes();
-            let bytes = self.read_extent(Extent { lba, blocks })?.to_vec();
-            let offset = Extent { lba: to, blocks }.offset();
-            let written = self.storage.write(offset, &bytes, Durability::Later);
-            written.map_err(|error| refused_by(error, true))?;
-            done += blocks;
+        match u64_at(target, 8) {
+            own if own == self.naa() => Ok(Named::Own(self)),
+            other => request
+                .others
+                .find(other)
+                .map(Named::Other)
+                .ok_or(unreachable()),
         }
-        Ok(())
     }
 
     /// RECEIVE COPY RESULTS: COPY STATUS and OPERATING PARAMETERS.
@@ -212,6 +263,103 @@ impl LogicalUnit {
     }
 }
 
+/// A segment descriptor, which lies in the units that it names.
+fn segment_in(segment: &[u8], wanted: &Wanted<'_>) -> Result<Segment, Refused> {
+    if usize::from(u16_at(segment, 2)) != SEGMENT_BYTES - 4 {
+        return Err(Sense::illegal(asc::INVALID_FIELD_IN_PARAMETER_LIST).into());
+    }
+    let blocks = u64::from(u16_at(segment, 10));
+    let within = |unit: u16, at: usize| {
+        let lba = u64_at(segment, at);
+        let extent = wanted.unit(unit)?.inside(Extent { lba, blocks });
+        extent.map_err(|_| Refused::from(Sense::new(SenseKey::CopyAborted, asc::NONE)))
+    };
+    let (source, target) = (u16_at(segment, 4), u16_at(segment, 6));
+    Ok(Segment {
+        source,
+        from: within(source, 12)?,
+        target,
+        to: within(target, 20)?.lba,
+    })
+}
+
+/// Refuses to read or write a unit which the initiator could not read or write by a command of its
+/// own: it is reserved, stopped, or read-only.
+fn check_use(unit: &LogicalUnit, request: &Request<'_>, code: u8) -> Result<(), Refused> {
+    let mut cdb: Cdb = [0; 16];
+    cdb[0] = code;
+    {
+        let state = unit.state();
+        if state.conflicts(&Request {
+            nexus: request.nexus,
+            cdb: &cdb,
+            data: &[],
+            announced_bytes: 0,
+            others: &NoOtherUnits,
+        }) {
+            return Err(Refused::Conflict);
+        }
+        if state.is_stopped {
+            let code = asc::INITIALIZING_COMMAND_REQUIRED;
+            return Err(Sense::new(SenseKey::NotReady, code).into());
+        }
+    }
+    match code {
+        codes::WRITE_16 => unit.refuse_read_only(),
+        _ => Ok(()),
+    }
+}
+
+fn copy_segment(
+    source: &LogicalUnit,
+    target: &LogicalUnit,
+    segment: &Segment,
+) -> Result<(), Refused> {
+    let length = segment.from.blocks * SECTOR_BYTES;
+    if length == 0 {
+        return Ok(());
+    }
+    let _beside_others = target.begin_write();
+    let from = (&*source.storage, segment.from.lba * SECTOR_BYTES);
+    let to = segment.to * SECTOR_BYTES;
+    let copied = target.storage.copy_from(from, to, length);
+    copied.map_err(|error| refused_by(error, true))
+}
+
+/// The page of vital product data for third-party copies (SPC-4, 7.8.17): the commands, the bounds
+/// of parameter lists, descriptor types, identifiers of units, and bounds of copies.
+pub(crate) fn third_party_copy() -> Vec<u8> {
+    let count = |count: usize| u16::try_from(count).expect("a small bound").to_be_bytes();
+    let mut bytes = Vec::new();
+    let mut add = |kind: u16, body: &[u8]| {
+        let length = body.len().next_multiple_of(4);
+        bytes.extend_from_slice(&kind.to_be_bytes());
+        bytes.extend_from_slice(&count(length));
+        bytes.extend_from_slice(body);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    };
+    let copy = [codes::EXTENDED_COPY, 1, 0];
+    let results = [codes::RECEIVE_COPY_RESULTS, 2, 0, 3];
+    let commands = [&copy[..], &results[..]].concat();
+    add(0x0001, &[&[7][..], &commands].concat());
+    let mut parameters = [0; 28];
+    put(&mut parameters, 4, &count(TARGETS_MAX));
+    put(&mut parameters, 6, &count(SEGMENTS_MAX));
+    put(&mut parameters, 8, &low_u32(LIST_BYTES_MAX).to_be_bytes());
+    add(0x0004, &parameters);
+    add(0x0008, &[2, SEGMENT_TYPE, TARGET_TYPE]);
+    let [high, low] = OWN_UNIT.to_be_bytes();
+    add(0x000c, &[0, 2, high, low]);
+    let mut general = [0; 32];
+    put(&mut general, 0, &1_u32.to_be_bytes());
+    put(&mut general, 4, &1_u32.to_be_bytes());
+    put(&mut general, 8, &SEGMENT_BYTES_MAX.to_be_bytes());
+    // Of logical blocks.
+    general[12] = 9;
+    add(0x8001, &general);
+    bytes
+}
+
 fn operating_parameters() -> Vec<u8> {
     let count = |count: usize| u16::try_from(count).expect("a small bound").to_be_bytes();
     let mut bytes = vec![0; 44];
@@ -220,7 +368,7 @@ fn operating_parameters() -> Vec<u8> {
     put(&mut bytes, 8, &count(TARGETS_MAX));
     put(&mut bytes, 10, &count(SEGMENTS_MAX));
     put(&mut bytes, 12, &low_u32(LIST_BYTES_MAX).to_be_bytes());
-    put(&mut bytes, 16, &(u32::from(u16::MAX) * 512).to_be_bytes());
+    put(&mut bytes, 16, &SEGMENT_BYTES_MAX.to_be_bytes());
     put(&mut bytes, 34, &1_u16.to_be_bytes());
     bytes[36] = 1;
     bytes[37] = 9;

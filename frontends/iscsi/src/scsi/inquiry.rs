@@ -23,7 +23,7 @@ const PORT: u16 = 1;
 const VERSIONS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
 
 /// The pages of vital product data.
-const PAGES: [u8; 7] = [0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2];
+const PAGES: [u8; 8] = [0x00, 0x80, 0x83, 0x86, 0x8f, 0xb0, 0xb1, 0xb2];
 
 impl LogicalUnit {
     /// INQUIRY.
@@ -43,6 +43,7 @@ impl LogicalUnit {
             0x80 => self.serial().into_bytes(),
             0x83 => self.names(),
             0x86 => extended(),
+            0x8f => super::copying::third_party_copy(),
             0xb0 => self.limits(),
             0xb1 => {
                 // Not a rotating medium.
@@ -67,7 +68,7 @@ impl LogicalUnit {
 
     /// The name of the unit: NAA 3, and the lower bits of the guid.
     pub(crate) fn naa(&self) -> u64 {
-        (3 << 60) | (self.identity.guid & 0x0fff_ffff_ffff_ffff)
+        naa_of(self.identity.guid)
     }
 
     /// The page of device identification: names of the unit and of the port.
@@ -136,6 +137,11 @@ impl LogicalUnit {
         bytes.extend_from_slice(&group);
         Done::cut(bytes, to_usize(u64::from(u32_at(cdb, 6))))
     }
+}
+
+/// The NAA name of the unit of a volume with this guid.
+pub(crate) fn naa_of(guid: u64) -> u64 {
+    (3 << 60) | (guid & 0x0fff_ffff_ffff_ffff)
 }
 
 /// Standard INQUIRY data.

@@ -14,7 +14,7 @@
 //! it durable. With WCE=0, and with FUA, the acknowledgement waits until the intent log has it
 //! ([`Done::must_flush`]), so that several writes share one log write.
 
-use crate::scsi::copying::Copies;
+use crate::scsi::copying::{Copies, OtherUnits};
 use crate::scsi::modes::Modes;
 use crate::scsi::persistent::Persistent;
 use crate::scsi::sense::{Code, SenseFormat, codes as asc};
@@ -50,6 +50,8 @@ pub struct Request<'a> {
     pub data: &'a [u8],
     /// How much the initiator has for it, in bytes.
     pub announced_bytes: u64,
+    /// What it may copy from and to.
+    pub others: &'a dyn OtherUnits,
 }
 
 impl Request<'_> {

@@ -8,6 +8,7 @@ use tarn_iscsi::protocol::parameters::Parameters;
 use tarn_iscsi::protocol::pdu::{Digests, Pdu};
 use tarn_iscsi::protocol::tasks::{Taken, Tasks};
 use tarn_iscsi::protocol::text::Keys;
+use tarn_iscsi::scsi::copying::NoOtherUnits;
 use tarn_iscsi::scsi::{Identity, LogicalUnit, Nexus, Request, data_out_bytes, registrations};
 
 /// What is given to the decoders besides the bytes is small.
@@ -157,6 +158,7 @@ fn commands(bytes: &[u8]) {
             cdb: &whole,
             data,
             announced_bytes: data.len() as u64,
+            others: &NoOtherUnits,
         };
         if let Ok(done) = unit.execute(&request) {
             assert!(done.data.len() <= 8 << 20, "replies are bounded");
