@@ -9,6 +9,7 @@
 use crate::answers;
 use tarn_administration::messages::dataset::DatasetDescription;
 use tarn_engine::names::is_user_property;
+use tarn_engine::properties::parse::meant;
 use tarn_engine::properties::table::{PROPERTIES, find};
 use tarn_engine::properties::value::{Form, Property};
 use tarn_terminal::failure::Failure;
@@ -71,6 +72,7 @@ pub enum Asked {
 impl Asked {
     /// The property of this name, if there can be one.
     pub fn find(name: &str) -> Option<Asked> {
+        let name = meant(name);
         match find(name) {
             Some(property) => Some(Asked::Native(property)),
             None if OF.iter().any(|beginning| name.starts_with(beginning)) => {
@@ -243,8 +245,8 @@ mod tests {
     #[test]
     fn short_names_and_space_stand_for_properties() {
         assert_eq!(
-            names("name,avail,ratio"),
-            ["name", "available", "compressratio"]
+            names("name,avail,ratio,shareiscsi"),
+            ["name", "available", "compressratio", "tarn:shareiscsi"]
         );
         assert_eq!(names("space").len(), 7);
         assert_eq!(names("com.example:note"), ["com.example:note"]);

@@ -1,5 +1,6 @@
 //! `property=value` on a command line.
 
+use tarn_engine::properties::parse::meant;
 use tarn_terminal::failure::{Failure, complain};
 
 /// Properties and values in the order given, each property once.
@@ -16,6 +17,7 @@ impl Assignments {
             complain("missing '=' for property=value argument");
             return Err(Failure::Silent(code));
         };
+        let name = meant(name);
         if self.find(name).is_some() {
             complain(format!("property '{name}' specified multiple times"));
             return Err(Failure::Silent(code));
@@ -53,5 +55,11 @@ mod tests {
             Err(Failure::Silent(1))
         );
         assert_eq!(assignments.add("atime", 255), Err(Failure::Silent(255)));
+        assignments.add("shareiscsi=on", 1).unwrap();
+        assert_eq!(assignments.find("tarn:shareiscsi"), Some("on"));
+        assert_eq!(
+            assignments.add("tarn:shareiscsi=off", 1),
+            Err(Failure::Silent(1))
+        );
     }
 }

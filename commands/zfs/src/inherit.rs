@@ -3,6 +3,7 @@
 use crate::each;
 use tarn_administration::messages::dataset::Inherit;
 use tarn_engine::names::is_user_property;
+use tarn_engine::properties::parse::meant;
 use tarn_engine::properties::table::find;
 use tarn_engine::properties::value::Change;
 use tarn_terminal::failure::{Failure, Outcome, complain};
@@ -51,7 +52,7 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
     if operands.is_empty() {
         return Err(Failure::usage("missing property argument"));
     }
-    inherit.property = operands.remove(0);
+    inherit.property = meant(&operands.remove(0)).to_string();
     if operands.is_empty() {
         return Err(Failure::usage("missing dataset argument"));
     }
@@ -107,6 +108,8 @@ mod tests {
         assert!(request.inherit.recursive && !request.inherit.received);
         assert_eq!(request.names, ["tank/a", "tank/b"]);
         assert!(parsed("com.example:note tank").is_ok());
+        let shared = parsed("shareiscsi tank").unwrap();
+        assert_eq!(shared.inherit.property, "tarn:shareiscsi");
     }
 
     #[test]

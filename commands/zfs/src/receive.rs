@@ -18,6 +18,7 @@ use tarn_administration::messages::dataset::{
     WatchReceive,
 };
 use tarn_api::client::Client;
+use tarn_engine::properties::parse::meant;
 use tarn_terminal::connection::hand_over;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::number::nice_bytes;
@@ -313,6 +314,7 @@ fn add(assignments: &mut Assignments, excluded: &[String], text: &str) -> Result
     let Some((name, value)) = text.split_once('=') else {
         return Err(Failure::usage("missing '=' for property=value argument"));
     };
+    let name = meant(name);
     is_first(assignments, excluded, name)?;
     assignments.0.push((name.to_string(), value.to_string()));
     Ok(())
@@ -326,8 +328,9 @@ fn exclude(
     if name.contains('=') {
         return Err(Failure::usage("invalid character '=' in property argument"));
     }
-    is_first(assignments, excluded, &name)?;
-    excluded.push(name);
+    let name = meant(&name);
+    is_first(assignments, excluded, name)?;
+    excluded.push(name.to_string());
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! `property=value` of pools and of their root datasets on a command line.
 
 use tarn_engine::names::is_user_property;
+use tarn_engine::properties::parse::meant;
 use tarn_engine::properties::pool_table;
 use tarn_engine::properties::table;
 use tarn_engine::properties::value::Kinds;
@@ -138,6 +139,7 @@ impl Assignments {
 
 /// The name in full of a property of a file system.
 fn dataset_property(name: &str) -> Result<&str, String> {
+    let name = meant(name);
     let is_quota = name.contains("quota@");
     match table::find(name) {
         Some(row) if row.kinds.meets(Kinds::FILESYSTEM) => Ok(row.name),

@@ -90,6 +90,15 @@ pub fn check(name: &str, value: &str, kinds: Kinds, moment: Moment) -> Result<Ch
 /// The property that shares volumes over iSCSI. OpenZFS takes it for a property of the user.
 pub const SHARE_ISCSI: &str = "tarn:shareiscsi";
 
+/// The property that a user means by a name: `shareiscsi`, as on Solaris, is [`SHARE_ISCSI`], since
+/// OpenZFS has no such property and keeps none of its own that it does not know.
+pub fn meant(name: &str) -> &str {
+    match name {
+        "shareiscsi" => SHARE_ISCSI,
+        _ => name,
+    }
+}
+
 /// Checks a user property.
 fn check_user_property(name: &str, value: &str) -> Result<Checked, String> {
     if !is_user_property(name) {
