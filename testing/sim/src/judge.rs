@@ -25,6 +25,9 @@
 //!    be there alone, as long as it was not promised. Of a write that took fewer bytes than it was
 //!    given, only those are promised.
 //!
+//! 7. A copy (`copy_file_range`) is a transaction for each of its parts: its first parts may be there
+//!    alone, as long as it was not promised.
+//!
 //! All moments are tried.
 
 use std::collections::BTreeMap;
@@ -351,9 +354,11 @@ impl<'a> Case<'a> {
             counts.push(0);
         }
         for (count, place) in self.own(inode).iter().enumerate() {
-            if self.is_full && self.is_begun(*place, &file, found) {
-                // The group was closed in the middle of the call.
-                counts.extend([count, count + 1]);
+            // The group was closed in the middle of the call.
+            match self.is_divided(*place) && self.is_begun(*place, &file, found) {
+                true if self.is_full => counts.extend([count, count + 1]),
+                true => counts.push(count),
+                false => {}
             }
             self.apply(*place, &mut file);
             if file == *found {
@@ -361,6 +366,13 @@ impl<'a> Case<'a> {
             }
         }
         counts
+    }
+
+    /// Whether a call may be several transactions: a copy is one for each of its parts, a write
+    /// one for each block when it does not fit as a whole.
+    fn is_divided(&self, place: usize) -> bool {
+        let what = &self.actor.calls[place].what;
+        self.is_full || matches!(what, What::File(_, Change::Copy { .. }))
     }
 
     /// Whether a file is what was found after the first blocks of a write or a copy.
@@ -687,4 +699,65 @@ fn difference(expected: &File, found: &File) -> String {
         told += ", other attributes";
     }
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Call;
+    use tarn_engine::files::FileKind;
+
+    /// A file of zeros of two blocks, into which as many ones were copied.
+    fn copied(promised: bool) -> History {
+        let mut actor = Actor::new(0, false, "t0");
+        let file = actor.make(FileKind::Regular, 0o600, vec![0; 1024]);
+        actor.files[file].id = Some(7);
+        actor.base.insert("t0/a".to_string(), file);
+        let change = Change::Copy {
+            source: "t0/b".to_string(),
+            from: 0,
+            at: 0,
+            bytes: vec![1; 1024],
+        };
+        actor.calls.push(Call {
+            what: What::File(file, change),
+            begin: 1,
+            end: Some(2),
+        });
+        let commit = Commit {
+            dataset: 0,
+            asked: Asked::File(0, file),
+            begin: 3,
+            end: Some(4),
+        };
+        let mut history = History::default();
+        history.actors.push(actor);
+        history.commits.extend(promised.then_some(commit));
+        history
+    }
+
+    /// The file as it was found, with so many ones.
+    fn found(ones: usize) -> BTreeMap<usize, Tree> {
+        let file = File {
+            kind: FileKind::Regular,
+            mode: 0o600,
+            owner: (0, 0),
+            bytes: [vec![1; ones], vec![0; 1024 - ones]].concat(),
+            xattrs: BTreeMap::new(),
+        };
+        let mut tree = Tree::default();
+        tree.names.insert("t0/a".to_string(), 7);
+        tree.files.insert(7, FoundFile { file, links: 1 });
+        BTreeMap::from([(0, tree)])
+    }
+
+    #[test]
+    fn of_a_copy_its_first_parts_may_be_found_until_it_was_promised() {
+        for (ones, is_whole) in [(0, false), (512, false), (1024, true)] {
+            judge(&copied(false), &found(ones)).unwrap();
+            let promised = judge(&copied(true), &found(ones));
+            assert_eq!(promised.is_ok(), is_whole, "{ones} of 1024 bytes");
+        }
+        judge(&copied(false), &found(100)).unwrap_err();
+    }
 }
