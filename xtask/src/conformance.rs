@@ -8,8 +8,8 @@
 //! [`streams`] cuts streams of snapshots, and goes on with them; [`policies`] has programs of
 //! others take, keep and replicate snapshots; [`everyday`] does what users do; [`abuse`] gives
 //! every command hostile arguments; [`programs`] has real programs do the same on ext4 and
-//! compares; [`pynfs`] asks the NFS server about its protocol. Each has an instance of its own, a
-//! pool of files and a mount.
+//! compares; [`pynfs`] asks the NFS server about its protocol, and [`kerberos`] about users of
+//! Kerberos. Each has an instance of its own, a pool of files and a mount.
 
 mod abuse;
 mod block_devices;
@@ -17,6 +17,7 @@ mod crash;
 mod databases;
 mod everyday;
 mod fsx;
+mod kerberos;
 mod kill;
 mod known;
 mod loop_devices;
@@ -113,6 +114,8 @@ pub enum Test {
     Xfstests,
     /// The protocol of NFS versions 4.0 and 4.1
     Pynfs,
+    /// Users of NFS whose names are proved by Kerberos, against a KDC of Debian's packages
+    Kerberos,
     /// OpenZFS's functional tests
     Zts,
     /// Every command with arguments that are empty, too long, hostile or nonsense
@@ -172,6 +175,9 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
             })
         });
     }
+    if wanted(Test::Kerberos) {
+        steps.run("Kerberos", || kerberos::kerberos(arguments.keep));
+    }
     if wanted(Test::Zts) {
         steps.run("OpenZFS's functional tests", || zts::zts(arguments));
     }
@@ -196,6 +202,7 @@ pub fn small() -> Outcome {
             Test::Programs,
             Test::Xfstests,
             Test::Pynfs,
+            Test::Kerberos,
             Test::Zts,
             Test::Abuse,
         ],

@@ -17,7 +17,7 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:n:f:l:b:t:e:k:a:",
+    short: ":jc:n:f:l:b:t:e:k:a:y:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
@@ -29,6 +29,7 @@ const START: Grammar = Grammar {
         ("tls-key", "k"),
         ("tls-client-ca", "a"),
         ("nfs-port", "f"),
+        ("nfs-keytab", "y"),
         ("nfs-lease", "l"),
         ("block-devices", "b"),
     ],
@@ -162,6 +163,7 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
             "l" => handed_on.push(format!("--nfs-lease={value}")),
             "t" => handed_on.push(format!("--nbd-tls={value}")),
             "e" => handed_on.push(format!("--tls-certificate={}", absolute(&value)?)),
+            "y" => handed_on.push(format!("--nfs-keytab={}", absolute(&value)?)),
             "k" => handed_on.push(format!("--tls-key={}", absolute(&value)?)),
             "a" => handed_on.push(format!("--tls-client-ca={}", absolute(&value)?)),
             "b" => handed_on.push(format!("--block-devices={value}")),

@@ -55,6 +55,10 @@ struct Arguments {
     /// TARN_NFS_PORT, unless given
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     nfs_port: Option<u16>,
+    /// The keytab with the keys of nfs/HOST for Kerberos (sec=krb5 of sharenfs); the system's,
+    /// /etc/krb5.keytab, unless given
+    #[arg(long, value_name = "FILE", value_parser = absolute)]
+    nfs_keytab: Option<PathBuf>,
     /// Seconds for which a client of NFS version 4 keeps its opens and locks without a word, and
     /// may reclaim them after a restart; 90 unless given
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(10..=3600))]
@@ -128,6 +132,7 @@ fn main() -> ExitCode {
             nfs_lease: (arguments.nfs_lease).map_or(tarn_nfs::LEASE, |seconds| {
                 Duration::from_secs(seconds.into())
             }),
+            nfs_keytab: arguments.nfs_keytab,
             nbd_addresses: arguments.nbd_listen,
             tls: match tls_of(
                 arguments.tls_certificate.zip(arguments.tls_key),

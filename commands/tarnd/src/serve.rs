@@ -5,7 +5,7 @@ use crate::host::{self, IdentityError};
 use crate::lock::{self, LockError};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tarn_administration::Administrator;
@@ -98,6 +98,8 @@ pub struct Options {
     pub nfs_port: u16,
     /// For how long a client of NFS version 4 keeps its state without a word.
     pub nfs_lease: Duration,
+    /// The keytab of NFS, where it is not the system's.
+    pub nfs_keytab: Option<PathBuf>,
     /// TCP addresses at which volumes are served by NBD, beside the instance's socket.
     pub nbd_addresses: Vec<SocketAddr>,
     /// The certificate of the server, where it has one.
@@ -132,6 +134,9 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         Some(instance.nfs_clients()),
         options.nfs_lease,
     );
+    if let Some(keytab) = &options.nfs_keytab {
+        sharer.use_keytab(keytab);
+    }
     let nbd_tls = match &options.tls {
         None => None,
         Some(tls) => {

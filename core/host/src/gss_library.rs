@@ -155,6 +155,9 @@ pub(crate) struct Failure {
     pub(crate) token: Vec<u8>,
 }
 
+/// The token for an initiator, and, when the context is there, its name and for how many seconds.
+pub(crate) type Accepted = (Vec<u8>, Option<(Handle, u32)>);
+
 /// A status of a call.
 struct Outcome {
     major: u32,
@@ -353,11 +356,7 @@ impl Handle {
 
     /// Takes a token of the initiator. Gives the token for it, and, when the context is there, the
     /// initiator's name and for how many seconds it is.
-    pub(crate) fn accept(
-        &mut self,
-        acceptor: &Handle,
-        token: &[u8],
-    ) -> Result<(Vec<u8>, Option<(Handle, u32)>), Failure> {
+    pub(crate) fn accept(&mut self, acceptor: &Handle, token: &[u8]) -> Result<Accepted, Failure> {
         assert!(self.kind == Kind::Context && acceptor.kind == Kind::Credential);
         let functions = self.functions;
         let (input, mut output) = (Bytes::of(token), Bytes::EMPTY);

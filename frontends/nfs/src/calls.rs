@@ -2,17 +2,22 @@
 
 use crate::client_numbers::Client;
 use crate::file_call::{Asker, FileCall};
+use crate::gss_calls::{Opened, Seal};
+use crate::gss_contexts::GssContexts;
 use crate::lock_manager::{self, LockManager};
 use crate::mount_protocol::{self, MountList};
 use crate::repeated_calls::{CallKey, Known, RepeatedCalls};
+use crate::rpc::authentication::Caller;
 use crate::rpc::call::{CallHead, Unserved};
-use crate::rpc::reply::{Failure, Reply};
+use crate::rpc::reply::{Failure, RESULT_AT, Reply};
+use crate::security_flavors::{Flavor, Way};
 use crate::share_table::ShareTable;
 use crate::status_monitor;
 use crate::v3::status::Status;
 use crate::v3::{self, Outcome};
 use crate::v4;
 use crate::xdr::{Malformed, Writer, padding_of};
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,6 +31,8 @@ pub(crate) struct Calls {
     pub(crate) locks: Arc<LockManager>,
     /// There when connections may become those of TLS.
     pub(crate) tls: OnceLock<Arc<TlsServer>>,
+    /// Users whose names are proved by Kerberos.
+    pub(crate) gss: GssContexts,
     mounts: MountList,
     repeated: RepeatedCalls,
 }
@@ -52,6 +59,21 @@ pub(crate) struct Pending {
     head: Writer,
     file: Box<FileCall>,
     unsynced: Unsynced,
+    seal: Option<Seal>,
+}
+
+impl Served {
+    /// The same, its reply protected.
+    fn sealed(self, seal: Seal) -> Served {
+        match self {
+            Served::Reply(reply) => Served::Reply(seal.seal(reply)),
+            Served::WhenDurable(pending) => Served::WhenDurable(Pending {
+                seal: Some(seal),
+                ..pending
+            }),
+            other => other,
+        }
+    }
 }
 
 /// A call whose reply is not known yet.
@@ -78,6 +100,7 @@ impl Calls {
             memory,
             locks,
             tls: OnceLock::new(),
+            gss: GssContexts::default(),
             mounts: MountList::default(),
             repeated: RepeatedCalls::default(),
         }
@@ -95,16 +118,18 @@ impl Calls {
             }
             Err(Malformed) => return Served::NoCall,
         };
-        let failed = |failure| Served::Reply(Reply::failed(call.xid, failure));
-        let (low, high) = match call.program {
-            v3::PROGRAM => (v3::VERSION, v4::VERSION),
-            mount_protocol::PROGRAM => (mount_protocol::VERSION_LOW, mount_protocol::VERSION),
-            lock_manager::PROGRAM => (lock_manager::VERSION, lock_manager::VERSION),
-            status_monitor::PROGRAM => (status_monitor::VERSION, status_monitor::VERSION),
-            _ => return failed(Failure::ProgramUnavailable),
-        };
-        if !(low..=high).contains(&call.version) {
-            return failed(Failure::ProgramMismatch { low, high });
+        if call.is_gss() {
+            return match self.gss.open(&call) {
+                Opened::Reply(reply) => Served::Reply(reply),
+                Opened::Nothing => Served::Nothing,
+                Opened::Call(opened) => {
+                    let call = call.with_arguments(&opened.arguments);
+                    let flavor = Flavor::Krb5(opened.service);
+                    let from = (&opened.caller, Way { peer, flavor });
+                    let served = self.serve_call(client, &call, from, record.len());
+                    served.sealed(opened.seal)
+                }
+            };
         }
         if call.asks_for_tls()
             && peer == Peer::Plain
@@ -116,27 +141,55 @@ impl Calls {
             Ok(caller) => caller,
             Err(why) => return Served::Reply(Reply::not_authentic(call.xid, why)),
         };
+        let flavor = match caller {
+            Caller::Nobody => Flavor::None,
+            Caller::System(_) => Flavor::Sys,
+        };
+        let from = (&caller, Way { peer, flavor });
+        self.serve_call(client, &call, from, record.len())
+    }
+
+    /// Serves a call from this user, which came in this way.
+    fn serve_call(
+        &self,
+        client: &Client,
+        call: &CallHead<'_>,
+        (caller, way): (&Caller, Way),
+        bytes: usize,
+    ) -> Served {
+        let failed = |failure| Served::Reply(Reply::failed(call.xid, failure));
+        let (low, high) = match call.program {
+            v3::PROGRAM => (v3::VERSION, v4::VERSION),
+            mount_protocol::PROGRAM => (mount_protocol::VERSION_LOW, mount_protocol::VERSION),
+            lock_manager::PROGRAM => (lock_manager::VERSION, lock_manager::VERSION),
+            status_monitor::PROGRAM => (status_monitor::VERSION, status_monitor::VERSION),
+            _ => return failed(Failure::ProgramUnavailable),
+        };
+        if !(low..=high).contains(&call.version) {
+            return failed(Failure::ProgramMismatch { low, high });
+        }
         let asker = Asker {
             table: &self.table,
             client,
-            caller: &caller,
+            caller,
             protocol: Protocol::Nfs3,
-            transport: Some(peer),
+            way: Some(way),
+            asks_for_security: Cell::new(false),
         };
-        // Linux's client speaks MOUNT and NLM in plain, whatever its mount has.
-        let by_any_transport = Asker {
-            transport: None,
+        // Linux's client speaks MOUNT and NLM in plain and without Kerberos, whatever its mount
+        // has.
+        let by_any_way = || Asker {
+            way: None,
+            asks_for_security: Cell::new(false),
             ..asker
         };
         match call.program {
-            v3::PROGRAM if call.version == v4::VERSION => {
-                self.serve_compound(asker, &call, record.len())
-            }
-            v3::PROGRAM => self.serve_files(&asker, &call),
+            v3::PROGRAM if call.version == v4::VERSION => self.serve_compound(asker, call, bytes),
+            v3::PROGRAM => self.serve_files(&asker, call),
             lock_manager::PROGRAM | status_monitor::PROGRAM => {
-                self.serve_locks(&by_any_transport, &call)
+                self.serve_locks(&by_any_way(), call)
             }
-            _ => self.serve_mounts(&by_any_transport, &call),
+            _ => self.serve_mounts(&by_any_way(), call),
         }
     }
 
@@ -244,6 +297,7 @@ impl Calls {
                     head,
                     file,
                     unsynced,
+                    seal: None,
                 });
             }
             Some(Err(Malformed)) => Failure::GarbageArguments,
@@ -297,7 +351,11 @@ impl Calls {
                     procedure: one.procedure,
                     key: one.key,
                 };
-                send(self.finished(&begun, head, ReadData::default()));
+                let reply = self.finished(&begun, head, ReadData::default());
+                send(match &one.seal {
+                    Some(seal) => seal.seal(reply),
+                    None => reply,
+                });
             }
         }
     }
@@ -305,6 +363,3 @@ impl Calls {
 
 /// The file that lists clients with locks of version 3.
 const LOCK_HOSTS: &str = "nfs-lock-hosts";
-
-/// Where the result of a call begins: behind the mark of the record and the head of the reply.
-const RESULT_AT: usize = 28;

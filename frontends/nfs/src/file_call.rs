@@ -4,15 +4,16 @@
 use crate::client_numbers::Client;
 use crate::handle::{BadHandle, Handle, InSnapshot};
 use crate::rpc::authentication::Caller;
+use crate::security_flavors::{Admission, Way};
 use crate::share::{Pass, Share};
 use crate::share_options::ClientAccess;
 use crate::share_table::{ShareTable, Shares};
+use std::cell::Cell;
 use std::sync::Arc;
 use tarn_engine::files::{
     Attributes, CheckedByCaller, ControlEntry, Credentials, FileHandle, FileSystem, HolderId,
     ObjectId, Operation, OperationKind, PosixError, Protocol, Tree, Who,
 };
-use tarn_tls::Peer;
 
 /// The client and user that ask, and what is shared.
 pub(crate) struct Asker<'a> {
@@ -21,7 +22,9 @@ pub(crate) struct Asker<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) protocol: Protocol,
     /// How the call came; none where that does not count.
-    pub(crate) transport: Option<Peer>,
+    pub(crate) way: Option<Way>,
+    /// The client asks how files may be reached, so it has to find them.
+    pub(crate) asks_for_security: Cell<bool>,
 }
 
 /// Why a handle leads to no file.
@@ -33,7 +36,7 @@ pub(crate) enum NotServed {
     Stale,
     /// The client may not use the share.
     NotAllowed,
-    /// It may, by another way than this call came: with TLS, or a certificate.
+    /// It may, by another way than this call came: with TLS, a certificate, or Kerberos.
     WrongSecurity,
     /// The pool is suspended, or the share comes back soon: the client asks again later.
     Suspended,
@@ -199,12 +202,15 @@ impl Asker<'_> {
         let client = self.client;
         let access = share.options.access_of(client.address, client.port);
         let access = access.ok_or(NotServed::NotAllowed)?;
-        if self
-            .transport
-            .is_some_and(|peer| !share.options.transports.has(peer))
-        {
+        let way = self.way.filter(|_| !self.asks_for_security.get());
+        let admission = way.map_or(Admission::User, |way| share.options.admit(way));
+        if admission == Admission::Refused {
             return Err(NotServed::WrongSecurity);
         }
+        let access = ClientAccess {
+            squashes_all: access.squashes_all || admission == Admission::Anonymous,
+            ..access
+        };
         let pass = share.shared.enter();
         let pass = pass.ok_or_else(|| self.missing(share.shared.tree.guid()))?;
         let tree = share.shared.tree.clone();

@@ -12,6 +12,7 @@
 //! Connections are sources of requests for the serving threads of `tarn-serving`, which all front
 //! ends share (`connection`); a call is served from beginning to end in the thread that took it
 //! (`calls`). A client may begin TLS on its connection (RFC 9289), and a share may ask for that.
+//! Clients name their users (`AUTH_SYS`), or prove the names by Kerberos (`gss_calls`).
 //!
 //! A share is a file system of the engine with the options of its property `sharenfs`
 //! ([`share_options`]). The engine shares it when it is mounted, and ends the share before it is
@@ -19,7 +20,7 @@
 //! renames and import on another machine.
 //!
 //! # Not built
-//! RPC over UDP and RPCSEC_GSS; of version 4, what [`v4`] names, and of locks of version 3,
+//! RPC over UDP; of version 4, what [`v4`] names, and of locks of version 3,
 //! what [`lock_manager`] names.
 
 mod calls;
@@ -29,6 +30,8 @@ mod client_numbers;
 mod connection;
 mod crossing;
 mod file_call;
+mod gss_calls;
+mod gss_contexts;
 pub mod handle;
 mod listener;
 pub mod lock_manager;
@@ -38,6 +41,7 @@ mod port_mapper;
 mod repeated_calls;
 mod rights;
 pub mod rpc;
+pub mod security_flavors;
 mod share;
 pub mod share_options;
 mod share_table;

@@ -26,7 +26,6 @@ pub const VERSION: u32 = 3;
 const PATH_BYTES_MAX: usize = 1024;
 /// Most mounts that are listed. A guess; it bounds memory.
 const MOUNTS_MAX: usize = 4096;
-const AUTH_SYS: u32 = 1;
 
 const MNT: u32 = 1;
 const DUMP: u32 = 2;
@@ -103,7 +102,11 @@ impl Asker<'_> {
             Ok(found) => {
                 reply.u32(0);
                 reply.opaque(&found.realm.handle(&found.attributes).encode());
-                reply.u32(1).u32(AUTH_SYS);
+                let flavors = found.realm.share.options.flavors.all();
+                reply.u32(u32::try_from(flavors.len()).expect("there are five at most"));
+                for flavor in flavors {
+                    reply.u32(flavor.number());
+                }
                 let mut mounts = list.mounts();
                 if mounts.len() < MOUNTS_MAX {
                     mounts.insert((self.client.address, path.to_vec()));

@@ -7,7 +7,7 @@ use crate::share::{Share, SharedFiles};
 use crate::share_options::ShareOptions;
 use crate::status_monitor;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -83,11 +83,27 @@ impl NfsServer {
         assert!(is_first, "TLS is offered once");
     }
 
+    /// Has the server's keys for Kerberos in this file, instead of the system's keytab. Called
+    /// once, before anything is shared.
+    pub fn use_keytab(&self, keytab: &Path) {
+        self.calls.gss.use_keytab(keytab);
+    }
+
     /// The options of a value of `sharenfs`, where this server can serve them.
     fn options_of(&self, value: &str) -> Result<ShareOptions, ShareRefusal> {
         let options = ShareOptions::parse(value);
         let options = options.map_err(|error| ShareRefusal::Failed(error.to_string()))?;
         let tls = self.calls.tls.get();
+        if options.flavors.needs_kerberos() {
+            let ready = self.calls.gss.get_ready();
+            ready.map_err(|error| {
+                ShareRefusal::Failed(format!(
+                    "sharenfs option 'sec' names Kerberos, which this server cannot use: {error}; \
+                     the keytab needs a key of nfs/HOST (tarnd --nfs-keytab FILE, or that of the \
+                     system)"
+                ))
+            })?;
+        }
         let lacking = match options.transports.least() {
             Peer::Plain => None,
             _ if tls.is_none() => {

@@ -3,5 +3,6 @@
 pub(crate) mod asking;
 pub mod authentication;
 pub mod call;
+pub mod gss;
 pub mod record;
 pub mod reply;

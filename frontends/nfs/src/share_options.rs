@@ -5,6 +5,7 @@
 //! or in a way, that the administrator has not meant.
 
 use crate::client_lists::{BadClient, ClientList};
+use crate::security_flavors::{Admission, Flavors, Way};
 use crate::transports::Transports;
 use std::net::IpAddr;
 
@@ -34,8 +35,8 @@ pub struct ShareOptions {
     pub is_async: bool,
     /// Clients of the share above it do not find it below (`hide`).
     pub is_hidden: bool,
-    /// `sec=none`: users of clients do not count.
-    is_anonymous: bool,
+    /// How calls may say which user they are from.
+    pub(crate) flavors: Flavors,
     /// How calls may come.
     pub(crate) transports: Transports,
 }
@@ -98,7 +99,7 @@ impl Default for ShareOptions {
             takes_any_port: false,
             is_async: false,
             is_hidden: false,
-            is_anonymous: false,
+            flavors: Flavors::sys(),
             transports: Transports::ALL,
         }
     }
@@ -113,6 +114,10 @@ impl ShareOptions {
         let mut options = ShareOptions::default();
         if value == "on" {
             return Ok(options);
+        }
+        let is_sec = |option: &&str| option.starts_with("sec=");
+        if let Some(second) = value.split(',').filter(is_sec).nth(1) {
+            return Err(BadOption::NotBuilt(format!("{second} beside another sec=")));
         }
         for option in value.split(',').filter(|option| !option.is_empty()) {
             let (name, value) = match option.split_once('=') {
@@ -136,8 +141,10 @@ impl ShareOptions {
             ("ro", Some(list)) => self.read_only = Some(ClientList::parse(list)?),
             ("none", Some(list)) => self.none = ClientList::parse(list)?,
             ("root", Some(list)) => self.root = ClientList::parse(list)?,
-            ("sec", Some("sys")) => self.is_anonymous = false,
-            ("sec", Some("none")) => self.is_anonymous = true,
+            ("sec", Some(list)) => {
+                let chosen = Flavors::parse(list);
+                self.flavors = chosen.ok_or_else(|| BadOption::Value(option.to_string()))?;
+            }
             ("xprtsec", Some(list)) => {
                 let chosen = Transports::parse(list);
                 self.transports = chosen.ok_or_else(|| BadOption::Value(option.to_string()))?;
@@ -192,10 +199,18 @@ impl ShareOptions {
             is_read_only: access == Access::ReadOnly,
             trusts_root: self.squash == Squash::None
                 || (self.squash == Squash::Root && self.root.has(client)),
-            squashes_all: self.squash == Squash::All || self.is_anonymous,
+            squashes_all: self.squash == Squash::All,
             anonymous_uid: self.anonymous_uid,
             anonymous_gid: self.anonymous_gid,
         })
+    }
+
+    /// What a call is that came in this way.
+    pub(crate) fn admit(&self, way: Way) -> Admission {
+        match self.transports.has(way.peer) {
+            true => self.flavors.admit(way.flavor),
+            false => Admission::Refused,
+        }
     }
 
     /// The clients as `showmount -e` lists them; nothing for all.
@@ -253,7 +268,6 @@ mod tests {
             ("root=10.0.0.1", true, false),
             ("root=10.0.0.2", false, false),
             ("all_squash", false, true),
-            ("sec=none", false, true),
         ] {
             let access = access(options, "10.0.0.1").unwrap();
             assert_eq!(access.trusts_root, trusts_root, "{options}");
@@ -277,7 +291,11 @@ mod tests {
     #[test]
     fn options_that_are_not_built_are_refused_by_name() {
         for (options, why) in [
-            ("rw,sec=krb5", "option 'sec=krb5' is not supported"),
+            ("rw,sec=krb5x", "option 'sec=krb5x' has a value"),
+            (
+                "sec=sys,ro,sec=krb5,rw",
+                "option 'sec=krb5 beside another sec=' is not",
+            ),
             ("fsid=3", "option 'fsid=3' is not supported"),
             ("subtree_check", "option 'subtree_check'"),
             ("anonuid=x", "option 'anonuid=x' has a value"),

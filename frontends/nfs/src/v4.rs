@@ -30,6 +30,7 @@ mod operation;
 mod owner_turns;
 mod owners;
 mod pseudo;
+mod security;
 mod sessions;
 mod sparse_reads;
 mod state;
@@ -126,32 +127,4 @@ impl Compound<'_> {
             _ => Err(Status::NOTSUPP),
         })
     }
-
-    /// `SECINFO`: how a name in the current directory may be reached.
-    fn security(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
-        let here = self.current.clone();
-        self.look_up(reader)?;
-        // Later versions have no current file afterwards.
-        self.current = here.filter(|_| self.minor == 0);
-        put_security(out);
-        Ok(())
-    }
-
-    fn security_of_current(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
-        let style = reader.u32()?;
-        if self.current.is_none() {
-            return Err(Status::NOFILEHANDLE);
-        }
-        if style == 1 {
-            self.look_up_parent()?;
-        }
-        self.current = None;
-        put_security(out);
-        Ok(())
-    }
-}
-
-fn put_security(out: &mut Writer) {
-    const AUTH_SYS: u32 = 1;
-    out.u32(1).u32(AUTH_SYS);
 }

@@ -79,8 +79,8 @@ fn options_that_are_not_served_share_nothing_and_are_told() {
     bench.create("tank/b", &[("sharenfs", OPEN)]);
     let mut client = bench.client();
     let root = client.mount(&bench.path("tank/a")).unwrap();
-    let told = bench.set("tank/a", "sharenfs", "rw,sec=krb5");
-    let expected = "cannot share 'tank/a': sharenfs option 'sec=krb5' is not supported by this \
+    let told = bench.set("tank/a", "sharenfs", "rw,fsid=3");
+    let expected = "cannot share 'tank/a': sharenfs option 'fsid=3' is not supported by this \
                     version of Tarn";
     assert_eq!(told, [expected]);
     assert_eq!(client.attributes(&root), Err(STALE));

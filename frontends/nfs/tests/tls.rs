@@ -207,3 +207,41 @@ fn options_that_need_a_certificate_say_where_it_is_named() {
     );
     assert_eq!(bench.server.port(), None, "nothing is shared");
 }
+
+#[test]
+fn a_client_asks_for_flavors_where_it_may_not_go() {
+    const SECINFO: u32 = 33;
+    const SECINFO_NO_NAME: u32 = 52;
+    const NOFILEHANDLE: u32 = 10020;
+    let Secured { bench, .. } = secured();
+    let options = format!("{OPEN},sec=sys:none,xprtsec=tls");
+    bench.create("tank/a", &[("sharenfs", &options)]);
+    let root = bench.client().mount(&bench.path("tank/a")).unwrap();
+    let mut client = Client4::new(bench.client(), b"owner");
+    let no_name = || {
+        Operations::at(&root).with(SECINFO_NO_NAME, |out| {
+            out.u32(0);
+        })
+    };
+    let attributes = |operations: Operations| {
+        operations.with(GETATTR, |out| {
+            out.u32(1).u32(2);
+        })
+    };
+    assert_eq!(client.status(&attributes(Operations::at(&root))), WRONGSEC);
+    let (status, bytes) = client.run(&no_name());
+    assert_eq!(status, 0);
+    // Behind the results of PUTFH: its number, status, and AUTH_SYS and AUTH_NONE.
+    assert_eq!(bytes[16..], [0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0]);
+    assert_eq!(client.status(&attributes(no_name())), NOFILEHANDLE);
+    // By its name, from the folder above.
+    let path = bench.path("tank/a");
+    let (above, name) = path.rsplit_once('/').unwrap();
+    let above = client.look_up(above).unwrap();
+    let by_name = Operations::at(&above).with(SECINFO, |out| {
+        out.opaque(name.as_bytes());
+    });
+    let (status, bytes) = client.run(&by_name);
+    assert_eq!((status, &bytes[16..20]), (0, &[0, 0, 0, 2][..]));
+    assert_eq!(client.look_up(&path), Err(WRONGSEC));
+}

@@ -48,6 +48,10 @@ pub enum Rejected {
     BadCredentials,
     /// The verifier cannot be decoded.
     BadVerifier,
+    /// RPCSEC_GSS: the context is not known, has expired, or has not signed the call.
+    GssCredentials,
+    /// RPCSEC_GSS: the context is used up.
+    GssContext,
 }
 
 impl Rejected {
@@ -56,6 +60,8 @@ impl Rejected {
         match self {
             Rejected::BadCredentials => 1,
             Rejected::BadVerifier => 3,
+            Rejected::GssCredentials => 13,
+            Rejected::GssContext => 14,
         }
     }
 }
@@ -115,7 +121,7 @@ mod tests {
         let refused = Err(Rejected::BadCredentials);
         assert_eq!(caller_of(AUTH_SYS, &system(17)), refused);
         assert_eq!(caller_of(AUTH_SYS, &system(3)[..20]), refused);
-        assert_eq!(caller_of(6, &[]), refused, "RPCSEC_GSS is not built");
+        assert_eq!(caller_of(5, &[]), refused, "no such kind is served");
         assert_eq!(caller_of(AUTH_NONE, &[]), Ok(Caller::Nobody));
     }
 }

@@ -1,6 +1,7 @@
 //! The head of a call: which procedure of which program, and which user calls.
 
 use crate::rpc::authentication::{AUTH_BYTES_MAX, AUTH_TLS, Caller, Rejected, caller_of};
+use crate::rpc::gss::RPCSEC_GSS;
 use crate::xdr::{Malformed, Reader};
 
 const CALL: u32 = 0;
@@ -23,6 +24,10 @@ pub struct CallHead<'a> {
     /// The kind of credentials.
     flavor: u32,
     credentials: &'a [u8],
+    verifier_flavor: u32,
+    verifier: &'a [u8],
+    /// The record up to the verifier.
+    signed_head: &'a [u8],
     /// What follows: the arguments, or a part of them.
     pub arguments: &'a [u8],
 }
@@ -48,10 +53,12 @@ impl<'a> CallHead<'a> {
         let Ok(credentials) = reader.opaque(AUTH_BYTES_MAX) else {
             return Ok(Err(bad(Rejected::BadCredentials)));
         };
-        let verifier = reader.u32().and_then(|_| reader.opaque(AUTH_BYTES_MAX));
-        if verifier.is_err() {
+        let signed_head = &record[..record.len() - reader.rest().len()];
+        let verifier_flavor = reader.u32();
+        let verifier = reader.opaque(AUTH_BYTES_MAX);
+        let (Ok(verifier_flavor), Ok(verifier)) = (verifier_flavor, verifier) else {
             return Ok(Err(bad(Rejected::BadVerifier)));
-        }
+        };
         Ok(Ok(CallHead {
             xid,
             rpc_version,
@@ -60,6 +67,9 @@ impl<'a> CallHead<'a> {
             procedure,
             flavor,
             credentials,
+            verifier_flavor,
+            verifier,
+            signed_head,
             arguments: reader.rest(),
         }))
     }
@@ -75,6 +85,9 @@ impl<'a> CallHead<'a> {
             procedure: 0,
             flavor: 0,
             credentials: &[],
+            verifier_flavor: 0,
+            verifier: &[],
+            signed_head: &[],
             arguments,
         }
     }
@@ -84,6 +97,34 @@ impl<'a> CallHead<'a> {
     pub fn asks_for_tls(&self) -> bool {
         const NULL: u32 = 0;
         self.flavor == AUTH_TLS && self.procedure == NULL && self.credentials.is_empty()
+    }
+
+    /// The same call with the arguments that a context had protected.
+    pub(crate) fn with_arguments<'b>(self, arguments: &'b [u8]) -> CallHead<'b>
+    where
+        'a: 'b,
+    {
+        CallHead { arguments, ..self }
+    }
+
+    /// Whether the user is known by a context of RPCSEC_GSS.
+    pub(crate) fn is_gss(&self) -> bool {
+        self.flavor == RPCSEC_GSS
+    }
+
+    /// The body of the credentials.
+    pub(crate) fn credentials(&self) -> &'a [u8] {
+        self.credentials
+    }
+
+    /// What a context of RPCSEC_GSS signs: the head, up to the verifier.
+    pub(crate) fn signed_head(&self) -> &'a [u8] {
+        self.signed_head
+    }
+
+    /// The signature of a context, if there is one.
+    pub(crate) fn verifier(&self) -> Option<&'a [u8]> {
+        (self.verifier_flavor == RPCSEC_GSS).then_some(self.verifier)
     }
 
     /// The user that calls.

@@ -12,6 +12,13 @@ const RPC_MISMATCH: u32 = 0;
 const AUTH_ERROR: u32 = 1;
 const NO_VERIFIER: u32 = 0;
 
+/// Where the parts of a reply without a verifier are, behind the mark of its record.
+const XID_AT: usize = 4;
+const STAT_AT: usize = 12;
+const ACCEPT_STAT_AT: usize = 24;
+/// Where the result begins.
+pub(crate) const RESULT_AT: usize = 28;
+
 /// Why a call that was accepted has no result: an `accept_stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
@@ -46,9 +53,16 @@ impl Reply {
         writer
     }
 
+    /// The head of a result with a verifier.
+    pub(crate) fn begin_with(xid: u32, flavor: u32, verifier: &[u8]) -> Writer {
+        let mut writer = accepted_with(xid, flavor, verifier);
+        writer.u32(0);
+        writer
+    }
+
     /// The connection becomes one of TLS behind this reply (RFC 9289, section 4.1).
     pub fn start_tls(xid: u32) -> Reply {
-        let mut writer = accepted_with(xid, b"STARTTLS");
+        let mut writer = accepted_with(xid, NO_VERIFIER, b"STARTTLS");
         writer.u32(0);
         Reply::of(writer)
     }
@@ -105,6 +119,41 @@ impl Reply {
         }
     }
 
+    /// The number of its call.
+    pub(crate) fn xid(&self) -> u32 {
+        self.word(XID_AT)
+    }
+
+    /// Whether the call was accepted, so that the reply has a verifier.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.word(STAT_AT) == ACCEPTED
+    }
+
+    /// Whether the call was carried out, so that there is a result.
+    pub(crate) fn has_result(&self) -> bool {
+        self.is_accepted() && self.word(ACCEPT_STAT_AT) == 0
+    }
+
+    /// The bytes of the result, in parts.
+    pub(crate) fn result_parts(&self) -> Vec<&[u8]> {
+        self.parts_from(RESULT_AT)
+    }
+
+    /// The same with a verifier, where it has none yet.
+    pub(crate) fn with_verifier(self, flavor: u32, verifier: &[u8]) -> Reply {
+        let mut head = accepted_with(self.xid(), flavor, verifier);
+        let moved = head.len();
+        head.fixed(&self.head.as_slice()[ACCEPT_STAT_AT..]);
+        let place = |(place, data)| (place + moved - ACCEPT_STAT_AT, data);
+        Reply::with_data(head, self.data.into_iter().map(place).collect())
+    }
+
+    fn word(&self, at: usize) -> u32 {
+        let bytes = self.head.as_slice().get(at..at + 4);
+        let bytes = bytes.and_then(<[u8]>::first_chunk);
+        u32::from_be_bytes(*bytes.expect("each reply has a head"))
+    }
+
     /// The bytes of a reply without data of files.
     pub fn head(&self) -> &[u8] {
         self.head.as_slice()
@@ -112,7 +161,11 @@ impl Reply {
 
     /// All bytes, in parts.
     pub fn parts(&self) -> Vec<&[u8]> {
-        let (mut parts, mut at) = (Vec::new(), 0);
+        self.parts_from(0)
+    }
+
+    fn parts_from(&self, mut at: usize) -> Vec<&[u8]> {
+        let mut parts = Vec::new();
         let head = self.head.as_slice();
         for (place, data) in &self.data {
             parts.push(&head[at..*place]);
@@ -125,14 +178,14 @@ impl Reply {
 }
 
 fn accepted(xid: u32) -> Writer {
-    accepted_with(xid, &[])
+    accepted_with(xid, NO_VERIFIER, &[])
 }
 
-fn accepted_with(xid: u32, verifier: &[u8]) -> Writer {
+fn accepted_with(xid: u32, flavor: u32, verifier: &[u8]) -> Writer {
     let mut writer = Writer::new();
     // The first number is the mark of the record, which is put there in the end.
     writer.u32(0).u32(xid).u32(REPLY).u32(ACCEPTED);
-    writer.u32(NO_VERIFIER).opaque(verifier);
+    writer.u32(flavor).opaque(verifier);
     writer
 }
 

@@ -3,6 +3,7 @@
 
 use super::attributes::{self, Wanted};
 use super::compound::{Compound, Current, Done};
+use super::operation::{SECINFO, SECINFO_NO_NAME};
 use super::pseudo::{Below, PseudoFolder};
 use super::status::{Status, of_handle};
 use crate::file_call::FileCall;
@@ -35,7 +36,14 @@ impl Compound<'_> {
             self.current_state = None;
             return Ok(());
         }
-        let call = self.asker.call(handle, OperationKind::Lookup, (0, 0))?;
+        // A client that asks how the file may be reached has no way to reach it yet. Version 4.0
+        // would leave it the file.
+        let next = reader.clone().u32();
+        let is_asked = matches!(next, Ok(SECINFO | SECINFO_NO_NAME)) && self.minor > 0;
+        self.asker.asks_for_security.set(is_asked);
+        let call = self.asker.call(handle, OperationKind::Lookup, (0, 0));
+        self.asker.asks_for_security.set(false);
+        let call = call?;
         self.set_file(call.realm.clone(), call.id);
         Ok(())
     }
