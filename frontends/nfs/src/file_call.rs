@@ -3,7 +3,7 @@
 
 use crate::client_numbers::Client;
 use crate::handle::{BadHandle, Handle, InSnapshot};
-use crate::rpc::authentication::Caller;
+use crate::rpc::authentication::{Caller, SystemUser};
 use crate::security_flavors::{Admission, Way};
 use crate::share::{Pass, Share};
 use crate::share_options::ClientAccess;
@@ -111,13 +111,10 @@ impl Realm {
         let access = &self.access;
         let anonymous =
             || Credentials::user(access.anonymous_uid, access.anonymous_gid, Vec::new());
-        let user = match caller {
-            Caller::System(user) if !access.squashes_all => user,
-            _ => return anonymous(),
+        let user = match known_user(access, caller) {
+            Some(user) => user,
+            None => return anonymous(),
         };
-        if user.uid == 0 && !access.trusts_root {
-            return anonymous();
-        }
         let squashed = |gid: u32| match gid {
             0 if !access.trusts_root => access.anonymous_gid,
             gid => gid,
@@ -130,6 +127,16 @@ impl Realm {
             privileged: user.uid == 0,
             checked: CheckedByCaller::Nothing,
         }
+    }
+}
+
+/// The user of a call, unless it is the anonymous one.
+fn known_user<'c>(access: &ClientAccess, caller: &'c Caller) -> Option<&'c SystemUser> {
+    match caller {
+        Caller::System(user) if !access.squashes_all => {
+            (user.uid != 0 || access.trusts_root).then_some(user)
+        }
+        _ => None,
     }
 }
 
@@ -211,6 +218,11 @@ impl Asker<'_> {
             squashes_all: access.squashes_all || admission == Admission::Anonymous,
             ..access
         };
+        // A client mounts as root, and asks for locks as the kernel.
+        let is_anonymous = way.is_some() && known_user(&access, self.caller).is_none();
+        if is_anonymous && access.refuses_anonymous {
+            return Err(NotServed::NotAllowed);
+        }
         let pass = share.shared.enter();
         let pass = pass.ok_or_else(|| self.missing(share.shared.tree.guid()))?;
         let tree = share.shared.tree.clone();

@@ -124,6 +124,9 @@ impl Asker<'_> {
             // As other servers: a client does not learn which folders there are.
             return Err(NotFound::NotServed(NotServed::NotAllowed));
         };
+        if share.options.is_mounted_whole && rest.components().next().is_some() {
+            return Err(NotFound::NotServed(NotServed::NotAllowed));
+        }
         let mut found = self.root_of(self.enter(&shares, share)?)?;
         for part in rest.components() {
             let Component::Normal(name) = part else {

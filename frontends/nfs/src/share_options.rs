@@ -35,6 +35,10 @@ pub struct ShareOptions {
     pub is_async: bool,
     /// Clients of the share above it do not find it below (`hide`).
     pub is_hidden: bool,
+    /// `anon=-1`: calls that would be from the anonymous user are refused.
+    refuses_anonymous: bool,
+    /// `nosub`: folders below its root are not mounted by themselves.
+    pub(crate) is_mounted_whole: bool,
     /// How calls may say which user they are from.
     pub(crate) flavors: Flavors,
     /// How calls may come.
@@ -65,6 +69,8 @@ pub struct ClientAccess {
     pub trusts_root: bool,
     /// All users of the client are the anonymous one.
     pub squashes_all: bool,
+    /// There is no anonymous user.
+    pub refuses_anonymous: bool,
     /// The anonymous user.
     pub anonymous_uid: u32,
     /// And its group.
@@ -99,6 +105,8 @@ impl Default for ShareOptions {
             takes_any_port: false,
             is_async: false,
             is_hidden: false,
+            refuses_anonymous: false,
+            is_mounted_whole: false,
             flavors: Flavors::sys(),
             transports: Transports::ALL,
         }
@@ -153,6 +161,8 @@ impl ShareOptions {
             ("anongid", Some(gid)) => self.anonymous_gid = number(gid)?,
             // illumos: the user that root and unknown users are; 0 makes root of a client root.
             ("anon", Some("0")) => self.squash = Squash::None,
+            ("anon", Some("-1")) => self.refuses_anonymous = true,
+            ("nosub", None) => self.is_mounted_whole = true,
             ("anon", Some(uid)) => self.anonymous_uid = number(uid)?,
             ("root_squash" | "no_all_squash", None) => self.squash = Squash::Root,
             ("all_squash", None) => self.squash = Squash::All,
@@ -164,11 +174,12 @@ impl ShareOptions {
             ("hide", None) => self.is_hidden = true,
             ("nohide", None) => self.is_hidden = false,
             // These say what a share is in any case: shares below it are found, handles are not
-            // tied to folders, changes of several clients are made durable together without delay,
-            // the file system is shared while it is mounted, and there is no protocol for POSIX
-            // lists.
+            // tied to folders, changes that come together are made durable together and without
+            // delay, the file system is shared while it is mounted, locks are for users that may
+            // read the file, and there is no protocol for POSIX lists.
             (
-                "crossmnt" | "no_subtree_check" | "no_wdelay" | "mp" | "mountpoint" | "no_acl",
+                "crossmnt" | "no_subtree_check" | "wdelay" | "no_wdelay" | "mp" | "mountpoint"
+                | "auth_nlm" | "secure_locks" | "no_acl",
                 None,
             ) => {}
             _ => return Err(BadOption::NotBuilt(option.to_string())),
@@ -200,6 +211,7 @@ impl ShareOptions {
             trusts_root: self.squash == Squash::None
                 || (self.squash == Squash::Root && self.root.has(client)),
             squashes_all: self.squash == Squash::All,
+            refuses_anonymous: self.refuses_anonymous,
             anonymous_uid: self.anonymous_uid,
             anonymous_gid: self.anonymous_gid,
         })
@@ -273,6 +285,7 @@ mod tests {
             assert_eq!(access.trusts_root, trusts_root, "{options}");
             assert_eq!(access.squashes_all, squashes_all, "{options}");
         }
+        assert!(access("anon=-1", "10.0.0.1").unwrap().refuses_anonymous);
         let access = access("rw,anonuid=7,anongid=8", "10.0.0.1").unwrap();
         assert_eq!((access.anonymous_uid, access.anonymous_gid), (7, 8));
     }
@@ -297,6 +310,7 @@ mod tests {
                 "option 'sec=krb5 beside another sec=' is not",
             ),
             ("fsid=3", "option 'fsid=3' is not supported"),
+            ("insecure_locks", "option 'insecure_locks' is not supported"),
             ("subtree_check", "option 'subtree_check'"),
             ("anonuid=x", "option 'anonuid=x' has a value"),
             ("secure=1", "option 'secure=1'"),

@@ -3,6 +3,7 @@
 mod support;
 
 use support::Bench;
+use support::client::{ROOT, User};
 use tarn_administration::administration::{Administration, Call};
 use tarn_administration::messages::pool;
 
@@ -87,6 +88,34 @@ fn options_that_are_not_served_share_nothing_and_are_told() {
     bench.create("tank/n", &[("mountpoint", "none")]);
     let told = bench.set("tank/n", "sharenfs", "rw=@st*ff");
     assert!(told[0].contains("'@st*ff' is no address"), "{told:?}");
+}
+
+#[test]
+fn a_share_may_have_no_anonymous_user_and_be_mounted_at_its_root_alone() {
+    let bench = Bench::new();
+    bench.create(
+        "tank/a",
+        &[("sharenfs", "rw,insecure,anon=-1,nosub,wdelay,secure_locks")],
+    );
+    bench.create("tank/b", &[("sharenfs", OPEN)]);
+    let mut client = bench.client();
+    let root = client.mount(&bench.path("tank/a")).unwrap();
+    assert_eq!(
+        client.attributes(&root),
+        Err(ACCES),
+        "root is the anonymous user"
+    );
+    client.user = User::Nobody;
+    assert_eq!(client.attributes(&root), Err(ACCES));
+    client.user = User::System(7, 7, Vec::new());
+    assert!(client.attributes(&root).is_ok());
+    client.user = ROOT;
+    let other = client.mount(&bench.path("tank/b")).unwrap();
+    client.make_directory(&other, "below", 0o755).unwrap();
+    assert!(client.mount(&bench.path("tank/b/below")).is_ok());
+    bench.set("tank/b", "sharenfs", &format!("{OPEN},nosub"));
+    assert_eq!(client.mount(&bench.path("tank/b/below")), Err(ACCES));
+    assert!(client.mount(&bench.path("tank/b")).is_ok());
 }
 
 #[test]
