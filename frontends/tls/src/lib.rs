@@ -21,8 +21,8 @@
 //!   called where nothing is read ahead.
 //! - Nothing is written by a caller before the handshake is done: the connection ends instead.
 //! - A handshake that takes longer than [`HANDSHAKE_PATIENCE`] ends with its connection. A
-//!   connection takes 64 KiB for received bytes, 64 KiB for those to be sent, and what rustls has
-//!   of one message, which it bounds by 64 KiB.
+//!   connection takes 64 KiB for bytes while they are received, 64 KiB for those to be sent, and
+//!   what rustls has of one message, which it bounds by 64 KiB.
 //!
 //! # Knows nothing about
 //! NFS and NBD: when TLS begins, and which clients may do without it.

@@ -65,7 +65,8 @@ pub fn control(
     let mut text = format!(
         "Package: {}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: Tarn <tarn@localhost>\n\
          Installed-Size: {installed_kib}\nSection: admin\nPriority: optional\n\
-         Depends: libc6 (>= {glibc}), libgcc-s1, fuse3, init-system-helpers\n",
+         Depends: libc6 (>= {glibc}), libgcc-s1, fuse3, init-system-helpers\n\
+         Suggests: libgssapi-krb5-2\n",
         place.package()
     );
     if place.is_system() {
