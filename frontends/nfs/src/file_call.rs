@@ -123,7 +123,7 @@ impl Realm {
             uid: user.uid,
             gid: squashed(user.gid),
             groups: user.groups.iter().map(|gid| squashed(*gid)).collect(),
-            has_all_groups: user.has_all_groups(),
+            has_all_groups: user.has_all_groups,
             privileged: user.uid == 0,
             checked: CheckedByCaller::Nothing,
         }

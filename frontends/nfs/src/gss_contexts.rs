@@ -340,6 +340,7 @@ fn user_of(initiator: &Initiator) -> (Caller, Option<Instant>) {
             uid: account.uid,
             gid: account.gid,
             groups: account.groups,
+            has_all_groups: true,
         })
     });
     let lifetime = Duration::from_secs(initiator.lifetime_s.into());

@@ -287,6 +287,10 @@ impl Session {
 
     /// Receives bytes, unless some are left.
     fn receive(&mut self, socket: &OwnedFd) -> Result<(), Errno> {
+        assert!(
+            self.at <= self.received.len(),
+            "what was given was received"
+        );
         if self.at < self.received.len() {
             return Ok(());
         }

@@ -30,15 +30,10 @@ pub struct SystemUser {
     pub uid: u32,
     /// Primary group.
     pub gid: u32,
-    /// Other groups, at most 16.
+    /// Other groups; a client names 16 at most.
     pub groups: Vec<u32>,
-}
-
-impl SystemUser {
-    /// Whether the client has named all groups: it names 16 of a user that has more.
-    pub fn has_all_groups(&self) -> bool {
-        self.groups.len() < usize::try_from(GROUPS_MAX).unwrap_or_default()
-    }
+    /// These are all: a client names 16 of a user that has more.
+    pub has_all_groups: bool,
 }
 
 /// Why credentials are not taken: an `auth_stat`.
@@ -90,7 +85,12 @@ fn system_user(body: &[u8]) -> Result<SystemUser, Malformed> {
         return Err(Malformed);
     }
     let groups = (0..count).map(|_| reader.u32()).collect::<Result<_, _>>()?;
-    Ok(SystemUser { uid, gid, groups })
+    Ok(SystemUser {
+        uid,
+        gid,
+        groups,
+        has_all_groups: count < GROUPS_MAX,
+    })
 }
 
 #[cfg(test)]
@@ -113,11 +113,11 @@ mod tests {
             panic!("it is refused");
         };
         assert_eq!((user.uid, user.gid, user.groups.len()), (1000, 100, 3));
-        assert!(user.has_all_groups());
+        assert!(user.has_all_groups);
         let Ok(Caller::System(user)) = caller_of(AUTH_SYS, &system(16)) else {
             panic!("it is refused");
         };
-        assert!(!user.has_all_groups());
+        assert!(!user.has_all_groups);
         let refused = Err(Rejected::BadCredentials);
         assert_eq!(caller_of(AUTH_SYS, &system(17)), refused);
         assert_eq!(caller_of(AUTH_SYS, &system(3)[..20]), refused);
