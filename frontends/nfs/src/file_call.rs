@@ -4,9 +4,9 @@
 use crate::client_numbers::Client;
 use crate::handle::{BadHandle, Handle, InSnapshot};
 use crate::rpc::authentication::{Caller, SystemUser};
-use crate::security_flavors::{Admission, Way};
+use crate::security_flavors::Way;
 use crate::share::{Pass, Share};
-use crate::share_options::ClientAccess;
+use crate::share_options::{ClientAccess, WrongWay};
 use crate::share_table::{ShareTable, Shares};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -207,17 +207,10 @@ impl Asker<'_> {
         share: &Arc<Share>,
     ) -> Result<Realm, NotServed> {
         let client = self.client;
-        let access = share.options.access_of(client.address, client.port);
-        let access = access.ok_or(NotServed::NotAllowed)?;
         let way = self.way.filter(|_| !self.asks_for_security.get());
-        let admission = way.map_or(Admission::User, |way| share.options.admit(way));
-        if admission == Admission::Refused {
-            return Err(NotServed::WrongSecurity);
-        }
-        let access = ClientAccess {
-            squashes_all: access.squashes_all || admission == Admission::Anonymous,
-            ..access
-        };
+        let admitted = share.options.admit((client.address, client.port), way);
+        let admitted = admitted.map_err(|WrongWay| NotServed::WrongSecurity)?;
+        let access = admitted.ok_or(NotServed::NotAllowed)?;
         // A client mounts as root, and asks for locks as the kernel.
         let is_anonymous = way.is_some() && known_user(&access, self.caller).is_none();
         if is_anonymous && access.refuses_anonymous {

@@ -102,7 +102,8 @@ impl Asker<'_> {
             Ok(found) => {
                 reply.u32(0);
                 reply.opaque(&found.realm.handle(&found.attributes).encode());
-                let flavors = found.realm.share.options.flavors.all();
+                let flavors = found.realm.share.options.flavors();
+                let flavors = flavors.all();
                 reply.u32(u32::try_from(flavors.len()).expect("there are five at most"));
                 for flavor in flavors {
                     reply.u32(flavor.number());

@@ -94,7 +94,7 @@ impl NfsServer {
         let options = ShareOptions::parse(value);
         let options = options.map_err(|error| ShareRefusal::Failed(error.to_string()))?;
         let tls = self.calls.tls.get();
-        if options.flavors.needs_kerberos() {
+        if options.flavors().needs_kerberos() {
             let ready = self.calls.gss.get_ready();
             ready.map_err(|error| {
                 ShareRefusal::Failed(format!(

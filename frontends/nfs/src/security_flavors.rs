@@ -65,10 +65,10 @@ impl Flavors {
         }
     }
 
-    /// Those of some shares, each once, and `sys`.
-    pub(crate) fn of_all<'a>(shares: impl Iterator<Item = &'a Flavors>) -> Flavors {
+    /// Those of several lists, each once.
+    pub(crate) fn of_all<'a>(lists: impl Iterator<Item = &'a Flavors>) -> Flavors {
         let mut list = Vec::new();
-        for flavor in shares.flat_map(Flavors::all).chain(&[Flavor::Sys]) {
+        for flavor in lists.flat_map(Flavors::all) {
             if !list.contains(flavor) {
                 list.push(*flavor);
             }
@@ -90,6 +90,11 @@ impl Flavors {
             }
         }
         Some(Flavors { list })
+    }
+
+    /// Whether both have a flavor.
+    pub(crate) fn has_any_of(&self, other: &Flavors) -> bool {
+        self.list.iter().any(|flavor| other.list.contains(flavor))
     }
 
     /// All of them, in the order of the share.

@@ -3,6 +3,10 @@
 //! Every option that a share takes is carried out. Those that are not built are refused by their
 //! names, and the file system is not shared then: it is better not served than served to clients,
 //! or in a way, that the administrator has not meant.
+//!
+//! Each `sec=` begins a section: what follows about clients and their users is for calls of its
+//! flavors (`sec=sys,ro,sec=krb5,rw`), and what comes before the first is for all sections. Other
+//! options are the share's, wherever they are.
 
 use crate::client_lists::{BadClient, ClientList};
 use crate::security_flavors::{Admission, Flavors, Way};
@@ -40,9 +44,11 @@ pub struct ShareOptions {
     /// `nosub`: folders below its root are not mounted by themselves.
     pub(crate) is_mounted_whole: bool,
     /// How calls may say which user they are from.
-    pub(crate) flavors: Flavors,
+    flavors: Flavors,
     /// How calls may come.
     pub(crate) transports: Transports,
+    /// What later `sec=` say of other flavors.
+    later: Vec<ShareOptions>,
 }
 
 /// What a client may do with files.
@@ -77,6 +83,10 @@ pub struct ClientAccess {
     pub anonymous_gid: u32,
 }
 
+/// Calls that came in another way would be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WrongWay;
+
 /// Why a value of `sharenfs` cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadOption {
@@ -109,9 +119,25 @@ impl Default for ShareOptions {
             is_mounted_whole: false,
             flavors: Flavors::sys(),
             transports: Transports::ALL,
+            later: Vec::new(),
         }
     }
 }
+
+/// Options that say which clients and users may do what: those of a section.
+const OF_SECTIONS: [&str; 11] = [
+    "rw",
+    "ro",
+    "none",
+    "root",
+    "anonuid",
+    "anongid",
+    "anon",
+    "root_squash",
+    "no_root_squash",
+    "all_squash",
+    "no_all_squash",
+];
 
 impl ShareOptions {
     /// Decodes a value of the property that is not `off`.
@@ -119,22 +145,64 @@ impl ShareOptions {
     /// # Errors
     /// Which option is not served, or wrong.
     pub fn parse(value: &str) -> Result<ShareOptions, BadOption> {
-        let mut options = ShareOptions::default();
+        let mut common = ShareOptions::default();
+        let mut sections: Vec<ShareOptions> = Vec::new();
         if value == "on" {
-            return Ok(options);
-        }
-        let is_sec = |option: &&str| option.starts_with("sec=");
-        if let Some(second) = value.split(',').filter(is_sec).nth(1) {
-            return Err(BadOption::NotBuilt(format!("{second} beside another sec=")));
+            return Ok(common);
         }
         for option in value.split(',').filter(|option| !option.is_empty()) {
             let (name, value) = match option.split_once('=') {
                 Some((name, value)) => (name, Some(value)),
                 None => (option, None),
             };
-            options.set(option, name, value)?;
+            match name {
+                "sec" => {
+                    let wrong = || BadOption::Value(option.to_string());
+                    let flavors = Flavors::parse(value.unwrap_or_default()).ok_or_else(wrong)?;
+                    let is_there = |one: &ShareOptions| one.flavors.has_any_of(&flavors);
+                    if sections.iter().any(is_there) {
+                        return Err(wrong());
+                    }
+                    sections.push(ShareOptions {
+                        flavors,
+                        ..common.clone()
+                    });
+                }
+                name if OF_SECTIONS.contains(&name) => {
+                    let section = sections.last_mut().unwrap_or(&mut common);
+                    section.set(option, name, value)?;
+                }
+                name => common.set(option, name, value)?,
+            }
         }
-        Ok(options)
+        for section in &mut sections {
+            section.take_share_options_of(&common);
+        }
+        let mut sections = sections.into_iter();
+        let first = sections.next().unwrap_or(common);
+        Ok(ShareOptions {
+            later: sections.collect(),
+            ..first
+        })
+    }
+
+    /// Takes the options that are not about clients and users from another.
+    fn take_share_options_of(&mut self, share: &ShareOptions) {
+        self.takes_any_port = share.takes_any_port;
+        self.is_async = share.is_async;
+        self.is_hidden = share.is_hidden;
+        self.is_mounted_whole = share.is_mounted_whole;
+        self.transports = share.transports;
+    }
+
+    /// This one, and those of later `sec=`.
+    fn sections(&self) -> impl Iterator<Item = &ShareOptions> {
+        std::iter::once(self).chain(&self.later)
+    }
+
+    /// The flavors of all sections.
+    pub(crate) fn flavors(&self) -> Flavors {
+        Flavors::of_all(self.sections().map(|section| &section.flavors))
     }
 
     fn set(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), BadOption> {
@@ -149,10 +217,6 @@ impl ShareOptions {
             ("ro", Some(list)) => self.read_only = Some(ClientList::parse(list)?),
             ("none", Some(list)) => self.none = ClientList::parse(list)?,
             ("root", Some(list)) => self.root = ClientList::parse(list)?,
-            ("sec", Some(list)) => {
-                let chosen = Flavors::parse(list);
-                self.flavors = chosen.ok_or_else(|| BadOption::Value(option.to_string()))?;
-            }
             ("xprtsec", Some(list)) => {
                 let chosen = Transports::parse(list);
                 self.transports = chosen.ok_or_else(|| BadOption::Value(option.to_string()))?;
@@ -187,11 +251,39 @@ impl ShareOptions {
         Ok(())
     }
 
-    /// What a client may do; none when it may not use the share at all.
+    /// What a client may do by calls that came in this way, or in any; none when it may not use
+    /// the share at all.
+    ///
+    /// # Errors
+    /// It may, in another way.
+    pub(crate) fn admit(
+        &self,
+        (client, port): (IpAddr, u16),
+        way: Option<Way>,
+    ) -> Result<Option<ClientAccess>, WrongWay> {
+        let access_of = |section: &ShareOptions| section.access_of(client, port);
+        let any = || self.sections().find_map(access_of);
+        let Some(way) = way else { return Ok(any()) };
+        let find = |admission| {
+            let is = |section: &&ShareOptions| section.flavors.admit(way.flavor) == admission;
+            self.sections().find(is)
+        };
+        let user = find(Admission::User);
+        let section = user.or_else(|| find(Admission::Anonymous));
+        match section.filter(|_| self.transports.has(way.peer)) {
+            Some(section) => Ok(access_of(section).map(|access| ClientAccess {
+                squashes_all: access.squashes_all || user.is_none(),
+                ..access
+            })),
+            None => any().map_or(Ok(None), |_| Err(WrongWay)),
+        }
+    }
+
+    /// What a client may do by calls of the flavors of this section; none when it may do nothing.
     ///
     /// A list that names a client decides before `rw` and `ro` without lists, and `ro=` before
     /// `rw=`. Where there are only lists, clients that none of them names are refused.
-    pub fn access_of(&self, client: IpAddr, port: u16) -> Option<ClientAccess> {
+    fn access_of(&self, client: IpAddr, port: u16) -> Option<ClientAccess> {
         let is_port_refused = !self.takes_any_port && port >= PRIVILEGED_PORTS_END;
         if is_port_refused || self.none.has(client) {
             return None;
@@ -217,27 +309,23 @@ impl ShareOptions {
         })
     }
 
-    /// What a call is that came in this way.
-    pub(crate) fn admit(&self, way: Way) -> Admission {
-        match self.transports.has(way.peer) {
-            true => self.flavors.admit(way.flavor),
-            false => Admission::Refused,
-        }
-    }
-
     /// The clients as `showmount -e` lists them; nothing for all.
     pub fn listed_clients(&self) -> Vec<&str> {
-        if self.others.is_some() {
+        if self.sections().any(|section| section.others.is_some()) {
             return Vec::new();
         }
-        let lists = [&self.read_write, &self.read_only].into_iter().flatten();
-        lists.flat_map(ClientList::texts).collect()
+        let lists = self
+            .sections()
+            .flat_map(|section| [&section.read_write, &section.read_only]);
+        lists.flatten().flat_map(ClientList::texts).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rpc::gss::Service;
+    use crate::security_flavors::Flavor;
     use tarn_tls::Peer;
 
     fn access(options: &str, client: &str) -> Option<ClientAccess> {
@@ -306,8 +394,8 @@ mod tests {
         for (options, why) in [
             ("rw,sec=krb5x", "option 'sec=krb5x' has a value"),
             (
-                "sec=sys,ro,sec=krb5,rw",
-                "option 'sec=krb5 beside another sec=' is not",
+                "sec=sys:krb5,ro,sec=krb5,rw",
+                "option 'sec=krb5' has a value",
             ),
             ("fsid=3", "option 'fsid=3' is not supported"),
             ("insecure_locks", "option 'insecure_locks' is not supported"),
@@ -318,6 +406,37 @@ mod tests {
             let error = ShareOptions::parse(options).unwrap_err().to_string();
             assert!(error.contains(why), "{options}: {error}");
         }
+    }
+
+    #[test]
+    fn each_sec_begins_a_section_for_its_flavors() {
+        let krb5 = Flavor::Krb5(Service::Authentication);
+        let krb5p = Flavor::Krb5(Service::Privacy);
+        let plain = |flavor| {
+            Some(Way {
+                peer: Peer::Plain,
+                flavor,
+            })
+        };
+        let at = |client: &str| (client.parse().unwrap(), 40_000);
+        let options = "anonuid=7,sec=sys,ro,sec=krb5:krb5i,rw,no_root_squash,insecure,sec=none,\
+                       rw=10.0.0.1";
+        let options = ShareOptions::parse(options).unwrap();
+        let access = |client, flavor| {
+            let access = options.admit(at(client), plain(flavor)).unwrap()?;
+            assert_eq!(access.anonymous_uid, 7, "what comes first is for all");
+            Some((access.is_read_only, access.trusts_root, access.squashes_all))
+        };
+        assert_eq!(access("10.0.0.2", Flavor::Sys), Some((true, false, false)));
+        assert_eq!(access("10.0.0.2", krb5), Some((false, true, false)));
+        assert_eq!(access("10.0.0.1", krb5p), Some((false, false, true)));
+        assert_eq!(access("10.0.0.2", krb5p), None);
+        assert_eq!(options.flavors().all().len(), 4);
+        let strict = ShareOptions::parse("sec=krb5p,rw=10.0.0.1,insecure").unwrap();
+        let ask = |client, flavor| strict.admit(at(client), plain(flavor));
+        assert_eq!(ask("10.0.0.1", krb5), Err(WrongWay));
+        assert_eq!(ask("10.0.0.2", krb5), Ok(None), "it has no way at all");
+        assert!(ask("10.0.0.1", krb5p).unwrap().is_some());
     }
 
     #[test]

@@ -46,8 +46,12 @@ impl Compound<'_> {
     /// Those of the current file. Folders above shares are reached by all that are served.
     fn flavors(&self) -> Flavors {
         match &self.current {
-            Some(Current::File { realm, .. }) => realm.share.options.flavors.clone(),
-            _ => Flavors::of_all(self.shares.all().map(|share| &share.options.flavors)),
+            Some(Current::File { realm, .. }) => realm.share.options.flavors(),
+            _ => {
+                let of_shares = self.shares.all().map(|share| share.options.flavors());
+                let all: Vec<_> = of_shares.chain([Flavors::sys()]).collect();
+                Flavors::of_all(all.iter())
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ pub fn kerberos(keep: bool) -> Outcome {
         ("a", "krb5"),
         ("i", "krb5i"),
         ("p", "krb5p"),
-        ("all", "krb5p:krb5i:krb5:sys"),
+        ("all", "krb5p:krb5i,rw,sec=krb5:sys"),
     ] {
         instance.zfs(&format!(
             "create -o sharenfs=rw,insecure,sec={flavors} {POOL}/{name}"
