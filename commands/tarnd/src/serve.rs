@@ -134,6 +134,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         Some(instance.nfs_clients()),
         options.nfs_lease,
     );
+    sharer.tell_by(log);
     if let Some(keytab) = &options.nfs_keytab {
         sharer.use_keytab(keytab);
     }

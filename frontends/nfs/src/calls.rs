@@ -119,7 +119,7 @@ impl Calls {
             Err(Malformed) => return Served::NoCall,
         };
         if call.is_gss() {
-            return match self.gss.open(&call) {
+            return match self.gss.open(client.address, &call) {
                 Opened::Reply(reply) => Served::Reply(reply),
                 Opened::Nothing => Served::Nothing,
                 Opened::Call(opened) => {

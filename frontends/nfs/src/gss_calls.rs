@@ -9,6 +9,7 @@ use crate::rpc::record::RECORD_BYTES_MAX;
 use crate::rpc::reply::{Failure, Reply};
 use crate::xdr::{Malformed, Reader, Writer};
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tarn_engine::gss::GssError;
 
@@ -47,7 +48,7 @@ pub(crate) struct Seal {
 
 impl GssContexts {
     /// Finds out which user a call is from, and what it asks for.
-    pub(crate) fn open<'a>(&self, call: &CallHead<'a>) -> Opened<'a> {
+    pub(crate) fn open<'a>(&self, client: IpAddr, call: &CallHead<'a>) -> Opened<'a> {
         let refused = |why| Opened::Reply(Reply::not_authentic(call.xid, why));
         let Ok(credential) = GssCredential::decode(call.credentials()) else {
             return refused(Rejected::BadCredentials);
@@ -56,7 +57,7 @@ impl GssContexts {
         match credential.control {
             Control::Data => self.open_data(call, credential),
             _ if !is_null => refused(Rejected::BadCredentials),
-            Control::Init | Control::ContinueInit => self.establish(call, credential),
+            Control::Init | Control::ContinueInit => self.establish(client, call, credential),
             Control::Destroy => match self.check(call, credential) {
                 Err(answer) => answer,
                 Ok((context, _)) => {
@@ -73,7 +74,12 @@ impl GssContexts {
     }
 
     /// Takes a token.
-    fn establish<'a>(&self, call: &CallHead<'a>, credential: GssCredential<'_>) -> Opened<'a> {
+    fn establish<'a>(
+        &self,
+        client: IpAddr,
+        call: &CallHead<'a>,
+        credential: GssCredential<'_>,
+    ) -> Opened<'a> {
         let mut arguments = Reader::new(call.arguments);
         let Ok(token) = arguments.opaque(TOKEN_BYTES_MAX) else {
             return Opened::Reply(Reply::failed(call.xid, Failure::GarbageArguments));
@@ -92,6 +98,7 @@ impl GssContexts {
         Opened::Reply(match begun {
             Ok(begun) => established(call.xid, &begun),
             Err(error) => {
+                self.tell_refusal(client, &error);
                 let (major, minor, token) = match error {
                     GssError::Refused {
                         major,

@@ -15,6 +15,7 @@
 use crate::rpc::authentication::{Caller, SystemUser};
 use crate::rpc::gss::{Seen, SequenceWindow};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,6 +27,8 @@ use tarn_engine::gss::{Acceptor, Context, GssError, Initiator};
 pub(crate) const CONTEXTS_MAX: usize = 8192;
 /// Most contexts that wait for another token, which those of Kerberos never do.
 pub(crate) const UNFINISHED_MAX: usize = 64;
+/// Refused tokens are told so often at most.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 /// The service whose keys the server has, as clients name it (RFC 7530, section 3.2.1.1).
 const SERVICE: &str = "nfs";
 
@@ -128,10 +131,16 @@ impl Known {
     }
 }
 
+/// Takes a line for the administrator.
+type Tell = Box<dyn Fn(&str) + Send + Sync>;
+
 /// All contexts of a server.
 pub(crate) struct GssContexts {
     mechanism: OnceLock<Box<dyn Mechanism>>,
     keytab: OnceLock<PathBuf>,
+    /// Hears of tokens that are refused, and when it did last.
+    tell: OnceLock<Tell>,
+    told: Mutex<Option<Instant>>,
     /// The first half of handles.
     secret: u64,
     table: Mutex<Table>,
@@ -159,6 +168,8 @@ impl Default for GssContexts {
         GssContexts {
             mechanism: OnceLock::new(),
             keytab: OnceLock::new(),
+            tell: OnceLock::new(),
+            told: Mutex::default(),
             // Random for each; it need not be a secret from clients, which sign what they send.
             secret: RandomState::new().hash_one("handles"),
             table: Mutex::default(),
@@ -192,6 +203,24 @@ impl GssContexts {
             let _ = self.mechanism.set(Box::new(Kerberos { acceptor }));
         }
         Ok(())
+    }
+
+    /// Has refused tokens told to the administrator.
+    pub(crate) fn tell_by(&self, tell: Tell) {
+        assert!(self.tell.set(tell).is_ok(), "there is one log");
+    }
+
+    /// Tells why a token of this client was refused, unless another was just before.
+    pub(crate) fn tell_refusal(&self, client: IpAddr, why: &GssError) {
+        let Some(tell) = self.tell.get() else { return };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            *told = Some(Instant::now());
+            drop(told);
+            tell(&format!(
+                "NFS client {client}: its Kerberos token is refused: {why}"
+            ));
+        }
     }
 
     /// Takes the first token of a context; none where no share asks for contexts.

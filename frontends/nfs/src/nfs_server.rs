@@ -83,6 +83,11 @@ impl NfsServer {
         assert!(is_first, "TLS is offered once");
     }
 
+    /// Has refused users of Kerberos told to the administrator. Called once.
+    pub fn tell_by(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        self.calls.gss.tell_by(Box::new(tell));
+    }
+
     /// Has the server's keys for Kerberos in this file, instead of the system's keytab. Called
     /// once, before anything is shared.
     pub fn use_keytab(&self, keytab: &Path) {
