@@ -6,6 +6,7 @@ use std::sync::Arc;
 use support::Bench;
 use support::client::{Client, ROOT, User};
 use support::client4::{Client4, GETATTR, Operations};
+use support::tls_client::begin_tls;
 use tarn_nfs::{mount_protocol, v3};
 use tarn_tls::{CertificateFiles, ClientCertificates, Rules, TlsServer};
 use tarn_tls_client::Authority;
@@ -87,8 +88,8 @@ fn shares_ask_for_tls_and_for_certificates() {
     ] {
         let connect = || match way {
             0 => bench.client(),
-            1 => bench.client().begin_tls(&authority, None),
-            _ => bench.client().begin_tls(&authority, Some(&own)),
+            1 => begin_tls(bench.client(), &authority, None),
+            _ => begin_tls(bench.client(), &authority, Some(&own)),
         };
         let mut client = connect();
         for (root, is_refused) in roots.iter().zip(refused) {
@@ -113,7 +114,7 @@ fn files_are_written_and_read_over_tls() {
         "tank/a",
         &[("sharenfs", "rw,no_root_squash,insecure,xprtsec=tls")],
     );
-    let mut client = bench.client().begin_tls(&authority, None);
+    let mut client = begin_tls(bench.client(), &authority, None);
     let root = client.mount(&bench.path("tank/a")).unwrap();
     let file = client.create(&root, "file", 0o644).unwrap();
     let bytes: Vec<u8> = (0..1 << 20)
@@ -171,7 +172,7 @@ fn tls_begins_where_the_server_has_it_and_nothing_follows_in_plain() {
     assert_eq!(client.ask_for_tls(NULL).unwrap(), b"STARTTLS");
     client.send_raw(&[0x80, 0, 0, 40, 0, 0, 0, 1]);
     client.finish();
-    let mut client = bench.client().begin_tls(&authority, None);
+    let mut client = begin_tls(bench.client(), &authority, None);
     assert!(client.mount(&bench.path("tank/a")).is_ok());
 }
 
@@ -190,7 +191,7 @@ fn clients_that_stop_in_the_handshake_keep_no_other_waiting() {
             client
         })
         .collect();
-    let mut client = bench.client().begin_tls(&authority, None);
+    let mut client = begin_tls(bench.client(), &authority, None);
     let root = client.mount(&bench.path("tank/a")).unwrap();
     assert!(client.attributes(&root).is_ok());
     drop(silent);

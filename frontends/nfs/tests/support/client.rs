@@ -1,13 +1,11 @@
 //! A client of NFS version 3 and MOUNT, as far as the tests need it.
 
-use super::wire::Wire;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 use tarn_nfs::v3::procedure;
 use tarn_nfs::xdr::{Reader, Writer};
 use tarn_nfs::{mount_protocol, v3};
-use tarn_tls_client::{Authority, Certified};
 
 /// A handle.
 pub type Handle = Vec<u8>;
@@ -36,9 +34,21 @@ pub struct Attributes {
     pub ctime: (u32, u32),
 }
 
+/// What a client writes to and reads from: a socket, or TLS over one.
+pub trait Stream: Read + Write + Send {
+    /// The socket.
+    fn tcp(&self) -> &TcpStream;
+}
+
+impl Stream for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
+
 /// A connection.
 pub struct Client {
-    stream: Wire,
+    stream: Box<dyn Stream>,
     pub user: User,
     pub xid: u32,
 }
@@ -50,7 +60,7 @@ impl Client {
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         Client {
-            stream: Wire::Plain(stream),
+            stream: Box::new(stream),
             user: ROOT,
             xid: 1,
         }
@@ -69,7 +79,7 @@ impl Client {
         let server = std::net::SocketAddr::from(([127, 0, 0, 1], port));
         rustix::net::connect(&socket, &server).unwrap();
         Client {
-            stream: Wire::Plain(socket.into()),
+            stream: Box::new(TcpStream::from(socket)),
             ..self
         }
     }
@@ -95,12 +105,11 @@ impl Client {
         Ok(verifier)
     }
 
-    /// Begins TLS by the procedure without effects of NFS version 3.
-    pub fn begin_tls(mut self, authority: &Authority, own: Option<&Certified>) -> Client {
-        let verifier = self.ask_for_tls((v3::PROGRAM, v3::VERSION, 0)).unwrap();
-        assert_eq!(verifier, b"STARTTLS");
+    /// The same connection, over what is made of its socket.
+    pub fn over(self, make: impl FnOnce(TcpStream) -> Box<dyn Stream>) -> Client {
+        let socket = self.stream.tcp().try_clone().unwrap();
         Client {
-            stream: self.stream.begin_tls(authority, own),
+            stream: make(socket),
             ..self
         }
     }

@@ -5,7 +5,7 @@
 pub mod client;
 pub mod client4;
 pub mod client40;
-pub mod wire;
+pub mod tls_client;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -305,7 +305,7 @@ impl GssClient {
         let plain = [&sequence.to_be_bytes()[..], &arguments.0].concat();
         match self.service {
             Service::Privacy if control == DATA => {
-                drop(call.opaque(&self.context.wrap(&plain)?));
+                call.opaque(&self.context.wrap(&plain)?);
             }
             Service::Integrity if control == DATA => {
                 let mut mic = self.context.mic(&plain)?;
