@@ -3,6 +3,7 @@
 //! A configuration is printed once for all labels that have it, and from `-lll` on for each;
 //! likewise uberblocks with `-u`.
 
+use crate::cache_device;
 use crate::options::Options;
 use crate::out::Out;
 use crate::uberblock;
@@ -65,6 +66,9 @@ pub fn show(out: &mut Out, options: &Options, host: &Host, device: &str) -> u8 {
         if let Some(label) = label {
             shower.label(index, label);
         }
+    }
+    if cache_device::is_one(&labels) {
+        cache_device::show(out, options, host, &path);
     }
     let understood = labels.labels.iter().flatten();
     match understood

@@ -17,6 +17,7 @@
 //!   as text
 
 mod blocks;
+mod cache_device;
 mod census;
 mod checkpoint;
 mod config;

@@ -65,5 +65,5 @@ pub use cache::{Cache, CacheOptions, Hint, Lent};
 pub use contents::{Contents, WeakContents};
 pub use pool_cache::PoolCache;
 pub use prefetch::{ObjectKey, Prefetcher};
-pub use second_level::SecondLevelUse;
+pub use second_level::{SecondLevelUse, follow_stored_log};
 pub use workers::PREFETCH_BLOCKS_MAX;

@@ -172,9 +172,19 @@ impl CacheLogPointer {
         (bits(self.properties, 16, 16) + 1) << SECTOR_SHIFT
     }
 
+    /// The code of its compression.
+    pub fn compression_code(&self) -> u64 {
+        bits(self.properties, 32, 7)
+    }
+
+    /// The code of its checksum.
+    pub fn checksum_code(&self) -> u64 {
+        bits(self.properties, 40, 8)
+    }
+
     /// How it is compressed. None if the algorithm is one that log blocks do not have.
     pub fn compression(&self) -> Option<LogCompression> {
-        match bits(self.properties, 32, 7) {
+        match self.compression_code() {
             COMPRESSION_OFF => Some(LogCompression::Off),
             COMPRESSION_LZ4 => Some(LogCompression::Lz4),
             _ => None,

@@ -40,7 +40,9 @@ mod level;
 mod log;
 mod rebuild;
 mod ring;
+mod stored_log;
 
 pub use eligibility::SecondLevelUse;
 pub(crate) use feeder::Feeder;
 pub(crate) use level::{Fresh, SecondLevel};
+pub use stored_log::follow_stored_log;

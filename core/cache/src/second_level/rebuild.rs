@@ -26,7 +26,7 @@ use tarn_vdev::CacheDevice;
 
 /// The part of a device that is neither given up nor half written.
 #[derive(Debug, Clone, Copy)]
-struct Live {
+pub(super) struct Live {
     start: u64,
     length: u64,
     /// Where the oldest live byte is, from `start`.
@@ -58,6 +58,24 @@ impl Live {
         }
     }
 
+    /// What is live on a device, by its header alone. None where nothing is, or the header cannot
+    /// be.
+    pub(super) fn of_header(header: &CacheHeader) -> Option<Live> {
+        let room = header.start..header.end;
+        let newest = &header.newest;
+        let hand = newest.offset.checked_add(newest.stored_bytes())?;
+        let is_possible = room.start < room.end
+            && (room.start..=room.end).contains(&header.evicted)
+            && newest.offset >= room.start
+            && hand <= room.end;
+        is_possible.then(|| Live::of(&room, hand, header.evicted, header))
+    }
+
+    /// How many bytes are live.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Where an offset is, counted from the oldest live byte round the device. None outside of it.
     fn age(&self, offset: u64) -> Option<u64> {
         let place = offset.checked_sub(self.start)?;
@@ -68,7 +86,7 @@ impl Live {
     /// Where the buffers of a log block begin and the log block ends, by age. None if any of that
     /// is not live.
     #[doc(alias = "l2arc_log_blkptr_valid")]
-    fn ages(&self, log: &CacheLogPointer) -> Option<(u64, u64)> {
+    pub(super) fn ages(&self, log: &CacheLogPointer) -> Option<(u64, u64)> {
         let first = self.age(log.payload_start)?;
         let end = self.age(log.offset)? + log.stored_bytes();
         let fits = log.offset + log.stored_bytes() <= self.start + self.length
