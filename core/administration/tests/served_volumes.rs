@@ -95,6 +95,68 @@ impl VolumeWatcher for Diary {
     }
 }
 
+fn create(bench: &Bench, name: &str, block_bytes: &str) -> Arc<HeldVolume> {
+    let request = Create {
+        name: name.to_string(),
+        volume_bytes: Some(SIZE),
+        properties: owned(&[("volblocksize", block_bytes)]),
+        sparse: true,
+        ..Create::default()
+    };
+    let administrator = &bench.administrator;
+    administrator.dataset_create(&call(""), request).unwrap();
+    hold(bench, name)
+}
+
+/// Has everything stored that was written.
+fn store(bench: &Bench, snapshot: &str) {
+    let request = Snapshot {
+        names: vec![snapshot.to_string()],
+        ..Snapshot::default()
+    };
+    let administrator = &bench.administrator;
+    administrator.dataset_snapshot(&call(""), request).unwrap();
+}
+
+#[test]
+fn volumes_of_a_pool_are_copied_to_each_other_by_clones_in_both_directions_at_once() {
+    const HALF: u64 = SIZE / 2;
+    let bench = bench();
+    let (one, two) = (hold(&bench, "tank/v"), create(&bench, "tank/w", "8K"));
+    let other = create(&bench, "tank/x", "16K");
+    let half = usize::try_from(HALF).unwrap();
+    write(&one, 0, &vec![1; half]).unwrap();
+    write(&two, HALF, &vec![2; half]).unwrap();
+    store(&bench, "tank/v@written");
+    let copy = |target: &HeldVolume, source: &HeldVolume, offset| {
+        let operation = Operation::unmeasured();
+        let copied = target.copy_from((source, offset), offset, HALF, &operation);
+        copied.map(|copied| (copied.cloned_bytes, copied.written_bytes))
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..20).for_each(|_| drop(copy(&two, &one, 0).unwrap())));
+            scope.spawn(|| (0..20).for_each(|_| drop(copy(&one, &two, HALF).unwrap())));
+        }
+    });
+    let is_whole = |held: &HeldVolume| {
+        read(held, 0, half) == vec![1; half] && read(held, HALF, half) == vec![2; half]
+    };
+    assert!(is_whole(&one) && is_whole(&two));
+    assert_eq!(copy(&two, &one, 0).unwrap(), (HALF, 0));
+    assert_eq!(copy(&other, &one, 0).unwrap(), (0, HALF), "larger blocks");
+    assert!(read(&other, 0, half) == vec![1; half]);
+    // A snapshot is copied from, not to.
+    let before = hold_as(&bench, "tank/v@s", VolumeAccess::ReadOnly).unwrap();
+    assert_eq!(copy(&two, &before, 0).unwrap(), (HALF, 0));
+    assert!(read(&two, 0, half) == vec![0; half]);
+    let refused = copy(&before, &two, 0).unwrap_err();
+    assert!(matches!(refused, VolumeError::ReadOnly));
+    for held in [&one, &two, &other, &before] {
+        bench.engine.release_volume(held).unwrap();
+    }
+}
+
 #[test]
 fn holders_share_a_volume_which_is_as_they_left_it_when_it_is_opened_again() {
     let bench = bench();
