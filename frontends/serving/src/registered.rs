@@ -20,6 +20,15 @@ const SPINS: u32 = 20;
 /// After looking in vain so often in a row, a thread looks again only after one reply in so many.
 pub(crate) const PATIENCE: u32 = 8;
 
+/// A look that took so long gave the processor to a program that computes: a client would have had
+/// it for some ten microseconds.
+const TAKEN: Duration = Duration::from_millis(1);
+
+/// After that no thread looks for so many replies: a thread that waits gets a processor at once
+/// when a request comes, one that has offered its own waits for the other program's slice. A guess:
+/// a slice is some milliseconds, as long as some hundred replies take.
+const TAKEN_REPLIES: u32 = 1000;
+
 /// So many requests in a row that were waiting already show that several clients ask.
 pub(crate) const CROWD: u32 = 8;
 
@@ -48,6 +57,8 @@ pub(crate) struct Registered {
     /// How often in a row nothing came while a thread lingered. A source begins as one where that
     /// was too often: of ten thousand mounts that are made at once, each sends one request.
     in_vain: AtomicU32,
+    /// For how many replies no thread looks, as processors are wanted.
+    not_looking: AtomicU32,
     /// How many requests in a row were there at once.
     at_once: AtomicU32,
     /// The source is to be told when it has gone.
@@ -68,6 +79,7 @@ impl Registered {
             is_removed: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             in_vain: AtomicU32::new(PATIENCE + 1),
+            not_looking: AtomicU32::new(0),
             at_once: AtomicU32::new(0),
             is_to_tell: AtomicBool::new(false),
         }
@@ -174,11 +186,18 @@ impl Registered {
 
     /// Whether looks for the next request after a reply found some lately.
     pub(crate) fn rewards_looking(&self) -> bool {
-        self.in_vain.load(Ordering::Relaxed) < PATIENCE
+        self.not_looking.load(Ordering::Relaxed) == 0
+            && self.in_vain.load(Ordering::Relaxed) < PATIENCE
     }
 
     /// Whether to look for the next request after this reply.
     pub(crate) fn has_patience(&self) -> bool {
+        let not_looking = self.not_looking.load(Ordering::Relaxed);
+        if not_looking > 0 {
+            // Counts that several threads change at the same time may be off, which does no harm.
+            self.not_looking.store(not_looking - 1, Ordering::Relaxed);
+            return false;
+        }
         let in_vain = self.in_vain.load(Ordering::Relaxed);
         if in_vain < PATIENCE {
             return true;
@@ -227,23 +246,82 @@ impl Registered {
     /// Looks for the next request for a while. Between two looks other threads may have the
     /// processor, as the client may be one that waits for it. When that takes longer than a thread
     /// looks, the processors are wanted: looking counts as in vain, even if a request has come.
+    /// When a program that computes had it, no thread looks for a while.
     pub(crate) fn linger(&self, request: &mut dyn Any) -> Next {
         let began = Instant::now();
         let mut next = self.take_request(request);
-        let mut is_in_time = true;
-        while next == Next::Nothing && is_in_time {
+        let mut elapsed = Duration::ZERO;
+        while next == Next::Nothing && elapsed <= LINGER_MAX {
             for _ in 0..SPINS {
                 std::hint::spin_loop();
             }
             std::thread::yield_now();
-            is_in_time = began.elapsed() <= LINGER_MAX;
+            elapsed = began.elapsed();
             next = self.take_request(request);
         }
-        let in_vain = match is_in_time {
+        self.note_look(elapsed);
+        next
+    }
+
+    /// A look for the next request took so long.
+    fn note_look(&self, elapsed: Duration) {
+        let in_vain = match elapsed <= LINGER_MAX {
             true => 0,
             false => self.in_vain.load(Ordering::Relaxed).saturating_add(1),
         };
         self.in_vain.store(in_vain, Ordering::Relaxed);
-        next
+        if elapsed >= TAKEN {
+            self.not_looking.store(TAKEN_REPLIES, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::BorrowedFd;
+
+    /// It has no requests.
+    struct Silent(std::net::UdpSocket);
+
+    impl crate::source::Source for Silent {
+        type Request = ();
+        type DelayedReply = ();
+
+        fn new_request() {}
+
+        fn descriptor(&self) -> BorrowedFd<'_> {
+            rustix::fd::AsFd::as_fd(&self.0)
+        }
+
+        fn take_request(&self, (): &mut ()) -> Next {
+            Next::Nothing
+        }
+
+        fn serve(&self, (): &mut ()) -> Option<()> {
+            None
+        }
+
+        fn reply_when_durable(&self, _: Vec<()>) {}
+
+        fn gone(&self) {}
+    }
+
+    #[test]
+    fn no_thread_looks_for_a_while_when_a_program_that_computes_took_the_processor() {
+        let silent = Silent(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let pool = crate::pool_bounds::PoolBounds::new(1).find("pool");
+        let registered = Registered::new(1, Arc::new(silent), pool);
+        registered.note_look(Duration::ZERO);
+        let looks = |count: u32| (0..count).filter(|_| registered.has_patience()).count();
+        registered.note_look(LINGER_MAX);
+        assert!(looks(10) == 10 && registered.rewards_looking());
+        // A client that works longer than a thread looks is no such program.
+        registered.note_look(2 * LINGER_MAX);
+        assert!(looks(10) == 10 && registered.rewards_looking());
+        registered.note_look(TAKEN);
+        assert!(!registered.rewards_looking());
+        assert_eq!(looks(TAKEN_REPLIES), 0);
+        assert!(looks(10) == 10 && registered.rewards_looking());
     }
 }
