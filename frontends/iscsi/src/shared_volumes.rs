@@ -19,10 +19,11 @@ use crate::scsi::{Identity, LogicalUnit};
 use crate::served_volume::ServedVolume;
 use crate::settings::Settings;
 use crate::target::{Target, Targets};
-use crate::target_names;
+use crate::target_names::{self, Named, Unnamed};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tarn_engine::properties::parse::SHARE_ISCSI;
@@ -44,17 +45,11 @@ struct Open {
     sessions: usize,
 }
 
-/// A volume that is shared.
-struct SharedVolume {
-    name: String,
-    guid: u64,
-}
-
 /// The shared volumes, and those in use.
 #[derive(Default)]
 struct State {
     /// Volumes by the names of their targets.
-    shared: BTreeMap<String, SharedVolume>,
+    shared: BTreeMap<String, Named>,
     open: BTreeMap<String, Open>,
     parked: BTreeMap<u64, Persistent>,
     portal: Option<Arc<Portal>>,
@@ -205,23 +200,27 @@ impl Shares {
         };
         let operation = engine.operation(0);
         let found = engine.volumes_with_property(SHARE_ISCSI, &operation);
+        let kept = match found.is_empty() {
+            true => Vec::new(),
+            false => engine.volumes_with_property(target_names::KEPT, &operation),
+        };
         operation.finish();
+        let mut kept: BTreeMap<u64, String> = kept
+            .into_iter()
+            .map(|(volume, name)| (volume.guid, name))
+            .collect();
         let shared = found.into_iter().filter(|(_, value)| value == "on");
-        let named = shared.filter_map(|(volume, _)| {
-            let name = target_names::of_volume(&volume.name);
-            if name.is_none() {
-                let volume = &volume.name;
-                (self.log)(&format!(
-                    "'{volume}' is not shared: its name is too long for iSCSI"
-                ));
-            }
-            let shared = SharedVolume {
-                name: volume.name,
-                guid: volume.guid,
-            };
-            Some((name?, shared))
+        let shared = shared.map(|(volume, _)| Unnamed {
+            kept: kept.remove(&volume.guid),
+            volume: volume.name,
+            guid: volume.guid,
         });
-        let named = named.collect();
+        let (named, too_long) = target_names::name_all(shared.collect());
+        for volume in too_long {
+            (self.log)(&format!(
+                "'{volume}' is not shared: its name is too long for iSCSI"
+            ));
+        }
         self.state().shared = named;
     }
 
@@ -240,13 +239,40 @@ impl Shares {
     }
 
     /// The volume of a target; looked for anew where it is not known.
-    fn volume_of(&self, target: &str) -> Option<String> {
+    fn volume_of(&self, target: &str) -> Option<Named> {
         if let Some(volume) = self.state().shared.get(target) {
-            return Some(volume.name.clone());
+            return Some(volume.clone());
         }
         self.find_shared();
-        let state = self.state();
-        state.shared.get(target).map(|one| one.name.clone())
+        self.state().shared.get(target).cloned()
+    }
+
+    /// Keeps the name of a target with its volume, and notes it when that is stored: a login does
+    /// not wait for it.
+    fn keep_name(&self, held: &Arc<HeldVolume>, name: &str, is_kept: &Arc<AtomicBool>) {
+        let kept = target_names::to_keep(held.guid(), name);
+        let (engine, held, is_kept) = (self.engine.clone(), held.clone(), is_kept.clone());
+        let log = self.log;
+        let keep = move || {
+            let Some(engine) = engine.upgrade() else {
+                return;
+            };
+            let operation = engine.operation(0);
+            let (property, kept) = (target_names::KEPT, Some(&*kept));
+            let set = engine.set_volume_property(&held, property, kept, &operation);
+            operation.finish();
+            match set {
+                Ok(()) => is_kept.store(true, Ordering::SeqCst),
+                Err(refusal) => log(&format!(
+                    "iscsi: the target of '{}' has another name if it is renamed: {refusal}",
+                    held.name()
+                )),
+            }
+        };
+        // Without a thread the next first session keeps it.
+        let _ = std::thread::Builder::new()
+            .name("iscsi-name".to_string())
+            .spawn(keep);
     }
 
     fn let_go(&self, held: &Arc<HeldVolume>) {
@@ -269,7 +295,7 @@ impl Shares {
             rows.push(("error".to_string(), text(complaint)));
         }
         for (index, (name, volume)) in state.shared.iter().enumerate() {
-            let row = vec![("target", text(name)), ("volume", text(&volume.name))];
+            let row = vec![("target", text(name)), ("volume", text(&volume.volume))];
             rows.push((format!("target_{index:04}"), Value::Row(row)));
         }
         let sessions = state.portal.as_ref().map(|portal| portal.sessions());
@@ -299,7 +325,10 @@ impl Targets for Shares {
         let settings = self.settings();
         let state = self.state();
         let may = |volume: &str| settings.may_use(initiator, volume);
-        let shared = state.shared.iter().filter(|(_, volume)| may(&volume.name));
+        let shared = state
+            .shared
+            .iter()
+            .filter(|(_, volume)| may(&volume.volume));
         shared.map(|(name, _)| name.clone()).collect()
     }
 
@@ -313,7 +342,7 @@ impl Targets for Shares {
             let Some(volume) = self.volume_of(target) else {
                 return Admission::Refused(LoginRefusal::NotFound);
             };
-            if !settings.may_use(initiator, &volume) {
+            if !settings.may_use(initiator, &volume.volume) {
                 return Admission::Refused(LoginRefusal::Forbidden);
             }
         }
@@ -340,13 +369,17 @@ impl Targets for Shares {
         let volume = self.volume_of(name).ok_or(LoginRefusal::NotFound)?;
         let engine = self.engine.upgrade().ok_or(LoginRefusal::Unavailable)?;
         let operation = engine.operation(0);
-        let held = engine.hold_volume(&volume, VolumeAccess::ReadWrite, &operation);
+        let held = engine.hold_volume(&volume.volume, VolumeAccess::ReadWrite, &operation);
         operation.finish();
         let held = held.map_err(|refusal| {
             (self.log)(&format!("iscsi: {refusal}"));
             LoginRefusal::Unavailable
         })?;
         let guid = held.guid();
+        let is_kept = Arc::new(AtomicBool::new(volume.is_kept));
+        if !volume.is_kept {
+            self.keep_name(&held, name, &is_kept);
+        }
         let identity = Identity {
             target: name.to_string(),
             guid,
@@ -370,6 +403,7 @@ impl Targets for Shares {
         }
         held.watch(Arc::new(Watch {
             target: Arc::downgrade(&target),
+            keeps_its_name: is_kept,
             portal: state.portal.as_ref().map(Arc::downgrade),
         }));
         let open = Open {
@@ -436,6 +470,7 @@ impl Targets for Shares {
 /// Hears what happens to a volume in use.
 struct Watch {
     target: Weak<Target>,
+    keeps_its_name: Arc<AtomicBool>,
     portal: Option<Weak<Portal>>,
 }
 
@@ -455,9 +490,11 @@ impl VolumeWatcher for Watch {
         }
     }
 
-    /// The target has another name: initiators log in again.
+    /// A target whose name could not be kept has another one: initiators log in again.
     fn renamed(&self, _name: &str) {
-        self.end_sessions();
+        if !self.keeps_its_name.load(Ordering::SeqCst) {
+            self.end_sessions();
+        }
     }
 
     fn ended(&self) {

@@ -59,7 +59,7 @@ pub enum Moment {
 /// The reason, in OpenZFS's words.
 pub fn check(name: &str, value: &str, kinds: Kinds, moment: Moment) -> Result<Checked, String> {
     let Some(property) = table::find(name) else {
-        return check_user_property(name, value);
+        return check_user_property(name, value, moment);
     };
     let name = property.name;
     if !property.visible {
@@ -90,6 +90,9 @@ pub fn check(name: &str, value: &str, kinds: Kinds, moment: Moment) -> Result<Ch
 /// The property that shares volumes over iSCSI. OpenZFS takes it for a property of the user.
 pub const SHARE_ISCSI: &str = "tarn:shareiscsi";
 
+/// The property that keeps the name of a volume's iSCSI target. The daemon sets it.
+pub const ISCSI_TARGET: &str = "tarn:iscsi_target";
+
 /// The property that a user means by a name: `shareiscsi`, as on Solaris, is [`SHARE_ISCSI`], since
 /// OpenZFS has no such property and keeps none of its own that it does not know.
 pub fn meant(name: &str) -> &str {
@@ -100,7 +103,7 @@ pub fn meant(name: &str) -> &str {
 }
 
 /// Checks a user property.
-fn check_user_property(name: &str, value: &str) -> Result<Checked, String> {
+fn check_user_property(name: &str, value: &str, moment: Moment) -> Result<Checked, String> {
     if !is_user_property(name) {
         return Err(format!("invalid property '{name}'"));
     }
@@ -112,6 +115,12 @@ fn check_user_property(name: &str, value: &str) -> Result<Checked, String> {
     }
     if value.contains('\0') {
         return Err(format!("invalid value for '{name}'"));
+    }
+    // What comes with a new dataset has the guid of another, and means nothing.
+    if name == ISCSI_TARGET && moment == Moment::Later {
+        return Err(format!(
+            "'{name}' is set by tarnd; 'zfs inherit {name}' has the target named for its volume"
+        ));
     }
     if name == SHARE_ISCSI && !matches!(value, "on" | "off") {
         return Err(format!("'{name}' must be one of 'on | off'"));
@@ -318,6 +327,8 @@ mod tests {
             on_filesystem(SHARE_ISCSI, "yes"),
             Err("'tarn:shareiscsi' must be one of 'on | off'".to_string())
         );
+        let refused = on_filesystem(ISCSI_TARGET, "0000000000000001 iqn.a").unwrap_err();
+        assert!(refused.starts_with("'tarn:iscsi_target' is set by tarnd"));
         assert_eq!(
             on_filesystem("com.example:a", "b"),
             Ok(Setting::Text("b".into()))
