@@ -16,6 +16,7 @@ pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;
 pub use tarn_posix::control_directory::ControlEntry;
 pub use tarn_posix::types::*;
 pub use tarn_posix::{AclType, PosixError, XattrStore};
+pub use tarn_posix::{Acting, act_for};
 pub use tarn_posix::{
     AttributesBefore, CaseSensitivity, FileHandle, HandleError, Verifier, Witnessed,
 };

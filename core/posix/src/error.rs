@@ -52,6 +52,9 @@ pub enum PosixError {
     /// It is in use.
     #[error("it is in use")]
     Busy,
+    /// A client has the file delegated, and is asked to return it. Trying again cures it.
+    #[error("a client is asked to return the file")]
+    Recalling,
     /// A file handle names a file that is not there any more, or one of another dataset.
     #[error("stale file handle")]
     Stale,
@@ -149,7 +152,7 @@ impl PosixError {
             PosixError::NotFound => 2,
             PosixError::BeyondEnd => 6,
             PosixError::AttributeTooLarge => 7,
-            PosixError::Contended => 11,
+            PosixError::Contended | PosixError::Recalling => 11,
             PosixError::PermissionDenied => 13,
             PosixError::Busy => 16,
             PosixError::Exists => 17,

@@ -78,6 +78,13 @@ pub trait Watcher: Send + Sync {
     fn write_back(&self, file: ObjectId, offset: u64, length: u64) {
         let _ = (file, offset, length);
     }
+
+    /// A file that this holder has delegated is about to be changed: it has its clients return the
+    /// delegations, or revokes them, in a bounded time ([`delegations`](crate::delegations)). It
+    /// returns at once. It is called again for each change that finds the file delegated.
+    fn recall(&self, file: ObjectId) {
+        let _ = file;
+    }
 }
 
 /// More than one holder.
@@ -176,6 +183,16 @@ impl Holders {
             change,
             operation,
         }
+    }
+
+    /// Asks these holders to have a file returned. The caller holds no locks.
+    pub fn recall(&self, file: ObjectId, holders: &[HolderId]) {
+        let asked: Vec<Arc<dyn Watcher>> = {
+            let table = self.table.read();
+            let asked = table.watchers.iter().filter(|(id, _)| holders.contains(id));
+            asked.filter_map(|(_, watcher)| watcher.upgrade()).collect()
+        };
+        asked.iter().for_each(|holder| holder.recall(file));
     }
 
     /// Calls all holders but that of this operation.

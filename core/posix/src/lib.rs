@@ -43,6 +43,7 @@ mod acl;
 pub mod control_directory;
 mod create_filesystem;
 mod credentials;
+mod delegations;
 pub mod diff;
 mod directory;
 pub mod error;
@@ -73,6 +74,7 @@ mod witness;
 mod xattrs;
 
 pub use create_filesystem::{EmptyFilesystem, NewFileSystem, create_filesystem};
+pub use delegations::{Acting, act_for};
 pub use error::{MountError, PosixError};
 pub use file_handle::{FileHandle, HandleError};
 pub use filesystem::{FileSystem, FileSystemParts, NewContents, ReadData, Unlinked, WriteAt};

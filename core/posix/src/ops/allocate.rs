@@ -60,6 +60,7 @@ impl FileSystem {
             length,
         };
         let _told = self.telling(changed, operation);
+        let _changing = self.changing(id, operation)?;
         let change = lock_existing(&[&node])?;
         let facts = node.facts();
         let only_grows = matches!(what, Allocate::Extend | Allocate::KeepSize);

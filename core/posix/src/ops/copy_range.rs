@@ -113,6 +113,7 @@ impl FileSystem {
         };
         let _told = self.telling(changed, operation);
         let _noted = self.telling(Change::Attributes { file: source.id }, operation);
+        let _changing = self.changing(target.id, operation)?;
         let change = lock_existing(&[&source, &target])?;
         let length = length.min(source.facts().size.saturating_sub(from));
         if length == 0 {

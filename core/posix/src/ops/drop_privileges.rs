@@ -44,6 +44,7 @@ impl FileSystem {
             return Ok(false);
         }
         let _told = self.telling(Change::Attributes { file: id }, operation);
+        let _changing = self.changing(id, operation)?;
         let change = lock_existing(&[&node])?;
         let old = (*node.facts()).clone();
         let capability = self.stored_xattr(&node, &old, CAPABILITY_NAME, operation)?;

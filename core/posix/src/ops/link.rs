@@ -49,6 +49,7 @@ impl FileSystem {
         };
         let _told = self.telling(came, operation);
         let _counted = self.telling(Change::Attributes { file: id }, operation);
+        let _changing = self.changing(id, operation)?;
         let change = lock_existing(&[&node, &directory])?;
         let facts = node.facts();
         self.check_new_entry(credentials, &directory, name, facts.kind(), operation)?;

@@ -16,6 +16,7 @@ mod lookup;
 mod nfs4_acl_xattr;
 mod open_close;
 mod read;
+mod read_delegation;
 mod read_directory;
 mod read_link;
 pub(crate) mod rename;

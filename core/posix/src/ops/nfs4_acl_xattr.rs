@@ -116,6 +116,7 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<(), PosixError> {
         let _told = self.telling(Change::Attributes { file: node.id }, operation);
+        let _changing = self.changing(node.id, operation)?;
         let change = lock_existing(&[node])?;
         self.check_may_set_nfs4(credentials, node, operation)?;
         let old = node.facts();

@@ -196,6 +196,10 @@ impl FileSystem {
                 mode,
                 whiteout,
             };
+            let _moving = self.changing(renaming.source.node.id, operation)?;
+            let target = renaming.target.as_ref();
+            let replaced = target.map(|target| self.changing(target.node.id, operation));
+            let _replacing = replaced.transpose()?;
             let tried = self.try_rename(&renaming, operation);
             if !matches!(tried, Ok(None)) {
                 self.tell_renamed(&renaming, operation);

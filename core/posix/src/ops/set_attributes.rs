@@ -74,6 +74,7 @@ impl FileSystem {
         let node = self.node(id, operation)?;
         self.check_writable()?;
         let _told = self.telling(self.changed_by(&node, changes, operation), operation);
+        let _changing = self.changing(id, operation)?;
         let change = lock_existing(&[&node])?;
         self.check_changes(credentials, &node, changes, operation)?;
         let facts = node.facts();

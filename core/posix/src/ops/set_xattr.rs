@@ -74,6 +74,7 @@ impl FileSystem {
         }
         let node = self.node(id, operation)?;
         let _told = self.telling(Change::Attributes { file: id }, operation);
+        let _changing = self.changing(id, operation)?;
         let change = lock_existing(&[&node])?;
         self.check_may_set(credentials, &node, namespace, operation)?;
         let old = node.facts();
@@ -142,6 +143,7 @@ impl FileSystem {
         }
         let node = self.node(id, operation)?;
         let _told = self.telling(Change::Attributes { file: id }, operation);
+        let _changing = self.changing(id, operation)?;
         let change = lock_existing(&[&node])?;
         self.check_may_set(credentials, &node, namespace, operation)?;
         let existing = self.stored_name(&node, &node.facts(), name, operation)?;

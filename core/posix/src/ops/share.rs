@@ -11,9 +11,12 @@ impl FileSystem {
     /// not keep the file from being freed: [`FileSystem::opened`] does.
     ///
     /// # Errors
-    /// `Busy` when an existing open denies it, or it denies an existing one.
+    /// `Busy` when an existing open denies it, or it denies an existing one. `Recalling` when it is
+    /// for writing or denies reading, and the file is delegated: its clients are asked to return
+    /// it.
     pub fn share(&self, file: ObjectId, holder: HolderId, share: Share) -> Result<(), PosixError> {
-        self.shares.add(file, holder, share)
+        let shared = self.shares.add(file, holder, share);
+        shared.map_err(|why| self.refused(file, why))
     }
 
     /// Removes a reservation, or a part of it, when a holder closes a file or reduces its access.

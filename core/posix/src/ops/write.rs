@@ -100,6 +100,7 @@ impl FileSystem {
             length,
         };
         let _told = self.telling(changed, operation);
+        let _changing = self.changing(id, operation)?;
         let change = lock_existing(&[&node])?;
         let size = node.facts().size;
         let offset = match at {

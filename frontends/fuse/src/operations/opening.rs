@@ -52,7 +52,9 @@ impl Call<'_> {
     /// Registers the handle of an open file, unless another holder's share reservation denies it:
     /// then the file is closed.
     pub(super) fn shared(&self, file: &Place, handle: Handle) -> Result<(), Errno> {
-        let shared = file.files.share(file.id, file.holder, handle.share());
+        // A program waits while a client of NFS is asked to return the file.
+        let files = &file.files;
+        let shared = files.share_when_returned(file.id, file.holder, handle.share());
         if let Err(error) = shared {
             let _ = file.files.closed(file.id, self.operation);
             return Err(refused(error));
