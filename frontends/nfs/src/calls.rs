@@ -8,6 +8,7 @@ use crate::lock_manager::{self, LockManager};
 use crate::mount_protocol::{self, MountList};
 use crate::repeated_calls::{CallKey, Known, RepeatedCalls};
 use crate::rpc::authentication::Caller;
+use crate::rpc::back_channel::BackChannel;
 use crate::rpc::call::{CallHead, Unserved};
 use crate::rpc::reply::{Failure, RESULT_AT, Reply};
 use crate::security_flavors::{Flavor, Way};
@@ -27,7 +28,7 @@ use tarn_tls::{Peer, TlsServer};
 /// What serves calls.
 pub(crate) struct Calls {
     pub(crate) table: ShareTable,
-    pub(crate) memory: v4::Memory,
+    pub(crate) memory: Arc<v4::Memory>,
     pub(crate) locks: Arc<LockManager>,
     /// There when connections may become those of TLS.
     pub(crate) tls: OnceLock<Arc<TlsServer>>,
@@ -91,7 +92,7 @@ impl Calls {
             .as_deref()
             .map(|path| path.with_file_name(LOCK_HOSTS));
         let locks = LockManager::new(hosts, lock_manager::GRACE);
-        let memory = v4::Memory::new(clients, lease);
+        let memory = Arc::new(v4::Memory::new(clients, lease));
         if let Some(end) = locks.grace_end() {
             memory.state().grace.others_reclaim_until(end);
         }
@@ -106,8 +107,13 @@ impl Calls {
         }
     }
 
-    /// Serves a record that came by a connection to this client.
-    pub(crate) fn serve(&self, client: &Client, peer: Peer, record: &[u8]) -> Served {
+    /// Serves a record that came by a connection to this client, with the way to call it there.
+    pub(crate) fn serve(
+        &self,
+        client: &Client,
+        (peer, back): (Peer, Option<&Arc<BackChannel>>),
+        record: &[u8],
+    ) -> Served {
         let call = match CallHead::decode(record) {
             Ok(Ok(call)) => call,
             Ok(Err(Unserved::RpcVersion { xid })) => {
@@ -126,7 +132,7 @@ impl Calls {
                     let call = call.with_arguments(&opened.arguments);
                     let flavor = Flavor::Krb5(opened.service);
                     let from = (&opened.caller, Way { peer, flavor });
-                    let served = self.serve_call(client, &call, from, record.len());
+                    let served = self.serve_call(client, &call, from, (record.len(), back));
                     served.sealed(opened.seal)
                 }
             };
@@ -146,7 +152,7 @@ impl Calls {
             Caller::System(_) => Flavor::Sys,
         };
         let from = (&caller, Way { peer, flavor });
-        self.serve_call(client, &call, from, record.len())
+        self.serve_call(client, &call, from, (record.len(), back))
     }
 
     /// Serves a call from this user, which came in this way.
@@ -155,7 +161,7 @@ impl Calls {
         client: &Client,
         call: &CallHead<'_>,
         (caller, way): (&Caller, Way),
-        bytes: usize,
+        (bytes, back): (usize, Option<&Arc<BackChannel>>),
     ) -> Served {
         let failed = |failure| Served::Reply(Reply::failed(call.xid, failure));
         let (low, high) = match call.program {
@@ -184,7 +190,9 @@ impl Calls {
             ..asker
         };
         match call.program {
-            v3::PROGRAM if call.version == v4::VERSION => self.serve_compound(asker, call, bytes),
+            v3::PROGRAM if call.version == v4::VERSION => {
+                self.serve_compound(asker, back, call, bytes)
+            }
             v3::PROGRAM => self.serve_files(&asker, call),
             lock_manager::PROGRAM | status_monitor::PROGRAM => {
                 self.serve_locks(&by_any_way(), call)
@@ -226,6 +234,7 @@ impl Calls {
     fn serve_compound(
         &self,
         asker: Asker<'_>,
+        back: Option<&Arc<BackChannel>>,
         call: &CallHead<'_>,
         request_bytes: usize,
     ) -> Served {
@@ -250,7 +259,7 @@ impl Calls {
             ..asker
         };
         let request = (request_bytes, call.arguments);
-        let (reply, is_kept) = match v4::run(&asker, &self.memory, request, &mut head) {
+        let (reply, is_kept) = match v4::run(&asker, &self.memory, back, request, &mut head) {
             Ok(ran) => (Reply::with_data(head, ran.data), ran.is_kept),
             Err(Malformed) => {
                 let failed = Reply::failed(call.xid, Failure::GarbageArguments);

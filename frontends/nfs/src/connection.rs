@@ -13,6 +13,7 @@
 
 use crate::calls::{Calls, Pending, Served};
 use crate::client_numbers::Client;
+use crate::rpc::back_channel::{BackChannel, SendsCalls};
 use crate::rpc::call::CallHead;
 use crate::rpc::record::{DATA_BYTES_MAX, RecordStream, Taken};
 use crate::rpc::reply::Reply;
@@ -22,7 +23,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tarn_serving::{Next, RequestTraits, Source, Wire};
 use tarn_tls::{Channel, TlsServer};
 
@@ -69,6 +70,8 @@ pub(crate) struct Connection {
     is_stalled: AtomicBool,
     /// Calls that are being served.
     under_way: AtomicUsize,
+    /// Calls of the server.
+    back: Arc<BackChannel>,
 }
 
 #[derive(Default)]
@@ -84,9 +87,9 @@ impl Connection {
         client: Client,
         calls: Arc<Calls>,
         all: Arc<Connections>,
-    ) -> Connection {
+    ) -> Arc<Connection> {
         all.count.fetch_add(1, Ordering::SeqCst);
-        Connection {
+        Arc::new_cyclic(|itself: &Weak<Connection>| Connection {
             channel: Arc::new(Channel::new(socket)),
             client,
             calls,
@@ -95,7 +98,8 @@ impl Connection {
             output: Mutex::default(),
             is_stalled: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
-        }
+            back: Arc::new(BackChannel::new(itself.clone())),
+        })
     }
 
     fn input(&self) -> MutexGuard<'_, Input> {
@@ -139,6 +143,17 @@ impl Connection {
     /// Ends the connection: the client opens another.
     pub(crate) fn end(&self) {
         self.channel.close();
+    }
+}
+
+impl SendsCalls for Connection {
+    fn send_call(&self, record: &[u8]) -> bool {
+        let _whole = self.output();
+        let sent = send_parts(&self.channel, &[record], || {});
+        if sent.is_err() {
+            self.end();
+        }
+        sent.is_ok()
     }
 }
 
@@ -243,9 +258,14 @@ impl Source for Connection {
             // The owner waits, so no other thread takes calls of this connection meanwhile.
             drop(self.output());
         }
+        if BackChannel::is_reply(request) {
+            self.back.replied(request);
+            return None;
+        }
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let mut delayed = None;
-        match self.calls.serve(&self.client, self.channel.peer(), request) {
+        let from = (self.channel.peer(), Some(&self.back));
+        match self.calls.serve(&self.client, from, request) {
             Served::Reply(reply) => self.send(&reply),
             Served::WhenDurable(pending) => delayed = Some(pending),
             Served::BeginTls(reply, server) => self.begin_tls(&reply, &server),

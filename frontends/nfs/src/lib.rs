@@ -38,6 +38,7 @@ pub mod lock_manager;
 pub mod mount_protocol;
 mod nfs_server;
 mod port_mapper;
+mod recall_queue;
 mod repeated_calls;
 mod rights;
 pub mod rpc;

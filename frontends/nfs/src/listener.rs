@@ -91,7 +91,6 @@ impl Listener {
         let client = Client::between(stream.peer_addr()?, stream.local_addr()?);
         let connection =
             Connection::new(stream.into(), client, self.calls.clone(), self.all.clone());
-        let connection = Arc::new(connection);
         let mut open = self.connections();
         if open.len() >= 2 * CONNECTIONS_MAX {
             open.retain(|other| other.strong_count() > 0);

@@ -6,6 +6,7 @@ use crate::port_mapper::{self, RPCBIND};
 use crate::share::{Share, SharedFiles};
 use crate::share_options::ShareOptions;
 use crate::status_monitor;
+use crate::v4;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,10 @@ pub const LEASE: Duration = Duration::from_secs(90);
 /// How long the end of requests under way is waited for when a share ends. A guess: longer than a
 /// working pool needs for the largest request.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long clients may take to return delegations when a share ends. A guess: longer than clients
+/// need that are there, and not so long that an export of many shares takes minutes.
+const RETURN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often clients are looked for whose leases have run out. A guess: a part of a lease.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -60,6 +65,9 @@ impl NfsServer {
     ) -> Arc<NfsServer> {
         let calls = Arc::new(Calls::new(clients, lease));
         end_late_clients(Arc::downgrade(&calls), LOOK_EVERY.min(lease / 4));
+        // Without it, clients of version 4.0 get no delegations, and others lose those that are in
+        // the way of something after a lease.
+        let _ = v4::call_clients(&calls.memory);
         Arc::new(NfsServer {
             threads,
             port,
@@ -245,7 +253,7 @@ impl Sharer for NfsServer {
         let shared = match present {
             Some(share) if is_same(&share) => share.shared.clone(),
             Some(share) => return Err(ShareRefusal::SameGuid(share.dataset.clone())),
-            None => SharedFiles::new(request.tree),
+            None => SharedFiles::new(request.tree, self.calls.memory.recalls.clone()),
         };
         self.listen(&mut listening)?;
         self.calls.table.insert(Arc::new(Share {
@@ -262,6 +270,8 @@ impl Sharer for NfsServer {
         let Some(share) = self.calls.table.now().with_guid(guid).cloned() else {
             return Ok(());
         };
+        // What changes without the share, as a rollback does, must not be cached by a client.
+        v4::have_returned(&self.calls.memory, &share.shared, RETURN_PATIENCE);
         share.shared.close();
         if !share.shared.wait_until_quiet(PATIENCE) {
             share.shared.open_again();

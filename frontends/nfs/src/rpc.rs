@@ -2,6 +2,7 @@
 
 pub(crate) mod asking;
 pub mod authentication;
+pub(crate) mod back_channel;
 pub mod call;
 pub mod gss;
 pub mod record;

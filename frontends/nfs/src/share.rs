@@ -9,6 +9,7 @@
 //! what they have written and not committed: a daemon that was killed, or a pool that was given up
 //! by force, has lost it.
 
+use crate::recall_queue::RecallQueue;
 use crate::share_options::ShareOptions;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,27 +44,45 @@ pub(crate) struct SharedFiles {
     pub(crate) tree: Arc<dyn Tree>,
     /// The share as a holder of the file system.
     pub(crate) holding: Holding,
+    _watch: Arc<dyn Watcher>,
     pub(crate) verifier: Verifier,
     under_way: AtomicU64,
     snapshots: Mutex<BTreeMap<ObjectId, Arc<dyn Tree>>>,
 }
 
-/// NFS clients look for changes themselves: the server caches nothing that must be dropped.
-struct Unconcerned;
+/// NFS clients look for changes themselves: the server caches nothing that must be dropped. What
+/// clients have delegated is asked for.
+struct Watch {
+    shared: Weak<SharedFiles>,
+    recalls: Arc<RecallQueue<SharedFiles>>,
+}
 
-impl Watcher for Unconcerned {
+impl Watcher for Watch {
     fn changed(&self, _: &Change<'_>) {}
+
+    fn recall(&self, file: ObjectId) {
+        self.recalls.ask_for(self.shared.clone(), file);
+    }
 }
 
 impl SharedFiles {
-    pub(crate) fn new(tree: Arc<dyn Tree>) -> Arc<SharedFiles> {
-        let nothing_to_tell: Weak<dyn Watcher> = Weak::<Unconcerned>::new();
-        Arc::new(SharedFiles {
-            holding: tree.files().hold(nothing_to_tell),
-            tree,
-            verifier: new_verifier(),
-            under_way: AtomicU64::new(0),
-            snapshots: Mutex::default(),
+    pub(crate) fn new(
+        tree: Arc<dyn Tree>,
+        recalls: Arc<RecallQueue<SharedFiles>>,
+    ) -> Arc<SharedFiles> {
+        Arc::new_cyclic(|shared: &Weak<SharedFiles>| {
+            let watch: Arc<dyn Watcher> = Arc::new(Watch {
+                shared: shared.clone(),
+                recalls,
+            });
+            SharedFiles {
+                holding: tree.files().hold(Arc::downgrade(&watch)),
+                _watch: watch,
+                tree,
+                verifier: new_verifier(),
+                under_way: AtomicU64::new(0),
+                snapshots: Mutex::default(),
+            }
         })
     }
 

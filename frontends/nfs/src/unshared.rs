@@ -28,7 +28,7 @@ impl UnsharedServer {
     /// Serves a record, and gives the reply with its mark. None where no reply is sent: the record
     /// is no call, or repeats one.
     pub fn serve(&self, record: &[u8]) -> Option<Vec<u8>> {
-        match self.calls.serve(&self.client, Peer::Plain, record) {
+        match self.calls.serve(&self.client, (Peer::Plain, None), record) {
             Served::Reply(reply) => Some(reply.parts().concat()),
             Served::Nothing | Served::NoCall => None,
             Served::BeginTls(..) => unreachable!("this server has no certificate"),

@@ -6,30 +6,37 @@
 //! (`client_ids`), and owners of opens and locks count their operations (`owner_turns`). Opens and
 //! locks are state of the client (`state`), kept by `posix`, so that mounts and clients exclude
 //! each other. A client begins at the root of the server and finds shares by their paths
-//! (`pseudo`).
+//! (`pseudo`). A client that only reads a file is promised that no other changes it (`delegating`).
 //!
 //! # Not built
-//! Delegations, pNFS, callbacks, named attributes. After a
+//! Write delegations, pNFS, named attributes. After a
 //! restart of the daemon clients reclaim their opens and locks (`grace`); programs on mounts of
 //! this machine do not wait for that, so a lock that one of them takes meanwhile is lost to the
 //! client.
 
 mod attributes;
+mod binding;
 mod bitmap;
+mod callback_place;
+mod callback_route;
 mod client_ids;
 mod client_name;
 mod compound;
 mod contents;
+mod delegating;
+mod delegation_table;
 mod directories;
 mod grace;
 mod held_ranges;
 mod locking;
 mod names;
+mod open_arguments;
 mod opening;
 mod operation;
 mod owner_turns;
 mod owners;
 mod pseudo;
+mod recalling;
 mod security;
 mod sessions;
 mod sparse_reads;
@@ -39,6 +46,7 @@ mod user_attributes;
 
 pub(crate) use compound::{Memory, minor_of, run};
 pub(crate) use held_ranges::HeldRanges;
+pub(crate) use recalling::{begin as call_clients, have_returned};
 pub(crate) use state::reservation;
 
 use crate::xdr::{Reader, Writer};
@@ -75,6 +83,9 @@ impl Compound<'_> {
             ACCESS => self.access(reader, out),
             CLOSE => self.close(reader, out),
             COMMIT => self.commit(reader, out),
+            // What a client had before it restarted is not kept.
+            DELEGPURGE => Err(Status::NOTSUPP),
+            DELEGRETURN => self.return_delegation(reader),
             CREATE => self.create(reader, out),
             GETATTR => self.get_attributes(reader, out),
             GETFH => self.get_handle(out),
@@ -106,6 +117,7 @@ impl Compound<'_> {
             SETCLIENTID => self.set_client_id(reader, out),
             SETCLIENTID_CONFIRM => self.confirm_client_id(reader),
             RELEASE_LOCKOWNER => self.release_lock_owner(reader),
+            BACKCHANNEL_CTL => self.control_back(reader),
             BIND_CONN_TO_SESSION => self.bind_connection(reader, out),
             EXCHANGE_ID => self.exchange_id(reader, out),
             CREATE_SESSION => self.create_session(reader, out),

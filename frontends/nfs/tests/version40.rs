@@ -126,6 +126,7 @@ fn a_client_has_one_number_until_it_restarts() {
     let mut thief = Client40 {
         connection: thief,
         id: 0,
+        address: String::new(),
     };
     assert_eq!(thief.introduce(b"one", *b"stealing"), Err(CLID_INUSE));
     // A client that restarts has lost its state when it is confirmed.

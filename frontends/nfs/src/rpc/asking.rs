@@ -3,8 +3,9 @@
 //! The server asks rarely, and only clients: whether they take a lock that they wait for, and
 //! whether they know that it has restarted.
 
-use super::call::RPC_VERSION;
+use super::back_channel::{Credential, call};
 use super::record::LAST_FRAGMENT;
+use super::reply::result_of;
 use crate::xdr::{Malformed, Reader, Writer};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -54,24 +55,30 @@ pub(crate) fn ask_host(
     ask(at, (program, version, procedure), arguments)
 }
 
-/// Calls a procedure, and gives its result.
+/// Calls a procedure as no user, and gives its result.
 ///
 /// # Errors
 /// It is not answered, or refused.
 pub(crate) fn ask(
     at: SocketAddr,
-    (program, version, procedure): (u32, u32, u32),
+    which: (u32, u32, u32),
+    arguments: &Writer,
+) -> Result<Vec<u8>, Error> {
+    ask_as(&Credential::NONE, at, which, arguments)
+}
+
+/// Calls a procedure, and gives its result.
+///
+/// # Errors
+/// It is not answered, or refused.
+pub(crate) fn ask_as(
+    credential: &Credential,
+    at: SocketAddr,
+    which: (u32, u32, u32),
     arguments: &Writer,
 ) -> Result<Vec<u8>, Error> {
     const XID: u32 = 1;
-    let mut call = Writer::new();
-    call.u32(0).u32(XID).u32(0).u32(RPC_VERSION);
-    call.u32(program).u32(version).u32(procedure);
-    // Neither credentials nor a verifier.
-    call.u32(0).u32(0).u32(0).u32(0);
-    call.fixed(arguments.as_slice());
-    let length = u32::try_from(call.len() - 4).map_err(|_| ErrorKind::InvalidInput)?;
-    call.put_u32(0, LAST_FRAGMENT | length);
+    let call = call(XID, which, credential, arguments)?;
     let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -88,19 +95,6 @@ pub(crate) fn ask(
     stream.read_exact(&mut reply)?;
     let result = result_of(&reply, XID);
     result.map_err(|Malformed| Error::from(ErrorKind::InvalidData))
-}
-
-/// The result in a reply that was accepted and carried out.
-fn result_of(reply: &[u8], xid: u32) -> Result<Vec<u8>, Malformed> {
-    const AUTH_BYTES_MAX: usize = 400;
-    let mut reader = Reader::new(reply);
-    let head = (reader.u32()?, reader.u32()?, reader.u32()?);
-    let _flavor = reader.u32()?;
-    reader.opaque(AUTH_BYTES_MAX)?;
-    match (head, reader.u32()?) {
-        ((other, 1, 0), 0) if other == xid => Ok(reader.rest().to_vec()),
-        _ => Err(Malformed),
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::rpc::authentication::Rejected;
 use crate::rpc::record::LAST_FRAGMENT;
-use crate::xdr::Writer;
+use crate::xdr::{Malformed, Reader, Writer};
 use tarn_engine::files::ReadData;
 
 const REPLY: u32 = 1;
@@ -174,6 +174,22 @@ impl Reply {
         }
         parts.push(&head[at..]);
         parts
+    }
+}
+
+/// The result in a reply of another machine that was accepted and carried out.
+///
+/// # Errors
+/// It is another reply, or one without a result.
+pub(crate) fn result_of(reply: &[u8], xid: u32) -> Result<Vec<u8>, Malformed> {
+    const AUTH_BYTES_MAX: usize = 400;
+    let mut reader = Reader::new(reply);
+    let head = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let _flavor = reader.u32()?;
+    reader.opaque(AUTH_BYTES_MAX)?;
+    match (head, reader.u32()?) {
+        ((other, 1, 0), 0) if other == xid => Ok(reader.rest().to_vec()),
+        _ => Err(Malformed),
     }
 }
 

@@ -62,7 +62,7 @@ impl From<&PosixError> for Status {
             PosixError::NotSupported(_) => Status::NOTSUPP,
             PosixError::BeyondEnd => Status::NXIO,
             // The pool is suspended or being closed; or other requests were faster.
-            PosixError::Contended | PosixError::Pool(_) => Status::JUKEBOX,
+            PosixError::Contended | PosixError::Recalling | PosixError::Pool(_) => Status::JUKEBOX,
             _ => Status::IO,
         }
     }

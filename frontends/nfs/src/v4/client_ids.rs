@@ -7,9 +7,10 @@
 //! earlier one had ends when the new one is confirmed (RFC 7530, section 16.33.5). Any operation
 //! with the number of a client, or with the id of a state that it has, renews its lease.
 //!
-//! The server calls no client, as it gives no delegations: where the client would take calls is not
-//! looked at.
+//! The client says where it takes calls, which is where the server asks it to return delegations
+//! (`callback_route`).
 
+use super::callback_place::Callback40;
 use super::client_name::ClientName;
 use super::compound::{Compound, Done};
 use super::owners::{Owned, OwnerKey};
@@ -105,6 +106,8 @@ impl State {
         if !is_repeated {
             client.confirms_next = None;
             client.confirms = confirms;
+            client.callback = client.callback_next.take();
+            client.is_probed = false;
         }
         let is_new = !std::mem::replace(&mut client.is_confirmed, true);
         let name = client.name.clone();
@@ -112,6 +115,9 @@ impl State {
             self.end_earlier(id, &name);
         }
         self.renew(id);
+        if !is_repeated {
+            self.has_new_route(id);
+        }
         Ok(())
     }
 }
@@ -140,35 +146,42 @@ impl Compound<'_> {
             has_sessions: false,
             owner: reader.opaque(OWNER_BYTES_MAX)?.to_vec(),
         };
-        let _program = reader.u32()?;
-        let _network = reader.opaque(ADDRESS_BYTES_MAX)?;
-        let _address = reader.opaque(ADDRESS_BYTES_MAX)?;
-        let _identifier = reader.u32()?;
+        let program = reader.u32()?;
+        let network = reader.opaque(ADDRESS_BYTES_MAX)?;
+        let address = reader.opaque(ADDRESS_BYTES_MAX)?;
+        let which = (program, reader.u32()?);
         if name.owner.is_empty() {
             return Err(Status::INVAL);
         }
-        let introduced = self
-            .memory
-            .state()
-            .introduce(&name, verifier, self.principal());
+        let callback = Callback40::parse(which, network, address, self.asker.client.address);
+        let mut state = self.memory.state();
+        let introduced = state.introduce(&name, verifier, self.principal());
         let (id, confirms) = introduced.inspect_err(|status| {
             if *status == Status::CLID_INUSE {
                 // Where the other client is: that is not kept.
                 out.opaque(b"").opaque(b"");
             }
         })?;
+        if let Some(client) = state.clients.get_mut(&id) {
+            client.callback_next = callback;
+        }
         out.u64(id).u64(confirms);
         Ok(())
     }
 
     pub(super) fn confirm_client_id(&mut self, reader: &mut Reader<'_>) -> Done {
         let (id, confirms) = (reader.u64()?, reader.u64()?);
-        self.memory.state().confirm(id, confirms, self.principal())
+        let principal = self.principal();
+        self.memory.state().confirm(id, confirms, principal)?;
+        self.memory.recalls.call(id);
+        Ok(())
     }
 
     pub(super) fn renew(&mut self, reader: &mut Reader<'_>) -> Done {
         let id = reader.u64()?;
-        self.memory.state().client_numbered(id).map(drop)
+        let mut state = self.memory.state();
+        let client = state.client_numbered(id)?;
+        state.check_path(client)
     }
 
     pub(super) fn release_lock_owner(&mut self, reader: &mut Reader<'_>) -> Done {

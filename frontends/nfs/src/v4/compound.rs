@@ -7,7 +7,10 @@ use super::sessions::{Replay, Sequenced};
 use super::state::{State, StateKey};
 use super::status::Status;
 use crate::file_call::{Asker, FileCall, Realm};
+use crate::recall_queue::RecallQueue;
+use crate::rpc::back_channel::BackChannel;
 use crate::rpc::record::RECORD_BYTES_MAX;
+use crate::share::SharedFiles;
 use crate::share_table::Shares;
 use crate::xdr::{Malformed, Reader, Writer};
 use std::path::PathBuf;
@@ -35,6 +38,8 @@ fn hash_of(arguments: &[u8]) -> u64 {
 /// What version 4 knows beside files.
 pub(crate) struct Memory {
     state: Mutex<State>,
+    /// Delegations that are to be returned.
+    pub(crate) recalls: Arc<RecallQueue<SharedFiles>>,
     /// For how long a client keeps its state without a word.
     pub(crate) lease: Duration,
 }
@@ -44,6 +49,7 @@ impl Memory {
     pub(crate) fn new(clients: Option<PathBuf>, lease: Duration) -> Memory {
         Memory {
             state: Mutex::new(State::new(clients, lease)),
+            recalls: Arc::default(),
             lease,
         }
     }
@@ -51,6 +57,12 @@ impl Memory {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // A thread that panicked under the lock has ended with the process.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.recalls.end();
     }
 }
 
@@ -72,6 +84,8 @@ pub(crate) struct StateId {
 pub(crate) struct Compound<'a> {
     pub(crate) asker: &'a Asker<'a>,
     pub(crate) memory: &'a Memory,
+    /// The way to call the client of the connection.
+    pub(crate) back: Option<&'a Arc<BackChannel>>,
     pub(crate) shares: Arc<Shares>,
     pub(crate) minor: u32,
     pub(crate) current: Option<Current>,
@@ -104,6 +118,7 @@ pub(crate) struct Compound<'a> {
 pub(crate) fn run(
     asker: &Asker<'_>,
     memory: &Memory,
+    back: Option<&Arc<BackChannel>>,
     (request_bytes, arguments): (usize, &[u8]),
     reply: &mut Writer,
 ) -> Result<Ran, Malformed> {
@@ -127,6 +142,7 @@ pub(crate) fn run(
     let mut compound = Compound {
         asker,
         memory,
+        back,
         shares: asker.table.now(),
         minor,
         current: None,
@@ -204,6 +220,7 @@ impl Compound<'_> {
         reply.u32(0);
         let (data, body) = (self.data.len(), reply.len());
         self.may_have_changed |= !super::operation::READ_ONLY.contains(&number);
+        let _acting = self.act_in_session();
         let done = match self.may_run(number) {
             Ok(()) if is_known => match self.check_room(reply.len() + CHANGE_BYTES) {
                 Ok(()) => self.run(number, reader, reply)?,
@@ -371,5 +388,15 @@ impl StateId {
     /// The one that the last operation gave.
     pub(crate) fn is_current(&self) -> bool {
         self.sequence == 1 && self.key == [0; 12]
+    }
+}
+
+/// Compares the number of changes of a state with that which a client knows; 0 is any.
+pub(crate) fn check_sequence(id: StateId, present: u32) -> Result<(), Status> {
+    match id.sequence {
+        0 => Ok(()),
+        known if known == present => Ok(()),
+        known if known < present => Err(Status::OLD_STATEID),
+        _ => Err(Status::BAD_STATEID),
     }
 }

@@ -83,6 +83,7 @@ impl Compound<'_> {
             let is_open = self.check_state(state, 2)?;
             wanted.is_open = is_open || present.uid == file.credentials.uid;
         }
+        let _acting = self.act_with_state(&file.realm, state);
         if !set.is_within(&attributes::ONLY_ACL) {
             let (files, operation) = (file.files(), file.operation());
             let changed = files.set_attributes(&file.credentials, file.id, &wanted, operation);
@@ -176,6 +177,7 @@ impl Compound<'_> {
         if !self.check_state(state, 2)? {
             check_write(&file).map_err(of_handle)?;
         }
+        let _acting = self.act_with_state(&file.realm, state);
         let (files, operation) = (file.files(), file.operation());
         let at = WriteAt::Offset(offset);
         let written = files.write(&file.credentials, file.id, at, data, operation);

@@ -2,9 +2,9 @@
 //!
 //! A lock that another owner has is refused, also where the client would wait: it asks again.
 
-use super::compound::{Compound, Done, StateId};
+use super::compound::{Compound, Done, StateId, check_sequence};
 use super::held_ranges::HeldRanges;
-use super::opening::{check_sequence, find_open};
+use super::opening::find_open;
 use super::operation;
 use super::owners::{Owned, OwnerKey};
 use super::state::{Locks4, State, StateKey};

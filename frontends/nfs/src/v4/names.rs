@@ -16,6 +16,8 @@ use tarn_engine::files::{
 /// Longer handles are no handles in this version either.
 const HANDLE_BYTES_MAX: usize = 128;
 const NAME_BYTES_MAX: usize = 4096;
+/// Most bytes of a name in a folder above shares.
+pub(super) const FOLDER_NAME_BYTES_MAX: usize = 255;
 
 impl Compound<'_> {
     pub(super) fn put_root(&mut self) -> Done {
@@ -64,6 +66,9 @@ impl Compound<'_> {
         let name = reader.opaque(NAME_BYTES_MAX)?;
         refuse_name(name)?;
         if let Some(Current::Folder(folder)) = &self.current {
+            if name.len() > FOLDER_NAME_BYTES_MAX {
+                return Err(Status::NAMETOOLONG);
+            }
             return match folder.below(name, &self.shares) {
                 Some(Below::Folder(found)) => {
                     self.current = Some(Current::Folder(found));

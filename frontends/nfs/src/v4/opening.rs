@@ -1,9 +1,11 @@
 //! Opens: `OPEN`, `CLOSE`, `OPEN_DOWNGRADE`, and the ids of states.
 
-use super::attributes::{self, EXCLUSIVE, Facts, Wanted};
+use super::attributes::{self, Wanted};
 use super::bitmap::Bitmap;
-use super::compound::{Compound, Current, Done, StateId};
+use super::compound::{Compound, Current, Done, StateId, check_sequence};
+use super::delegating::{Grounds, Offer};
 use super::names::{put_change, refuse_name};
+use super::open_arguments::{Claim, Head, How, Open};
 use super::operation;
 use super::owners::{Owned, OwnerKey};
 use super::state::{Open4, State, StateKey, reservation};
@@ -14,50 +16,8 @@ use crate::xdr::{Reader, Writer};
 use std::sync::Arc;
 use tarn_engine::files::{
     Attributes, DeviceNumber, FileKind, NewFile, OpenRights, OperationKind, PosixError,
-    SetAttributes, Verifier, Witnessed,
+    SetAttributes, Witnessed,
 };
-
-const OWNER_BYTES_MAX: usize = 1024;
-const NAME_BYTES_MAX: usize = 4096;
-
-/// What is done where the file exists, or does not.
-enum How<'a> {
-    /// It must exist.
-    Open,
-    Unchecked(Wanted<'a>),
-    Guarded(Wanted<'a>),
-    Exclusive(Verifier, Wanted<'a>),
-}
-
-/// Which file is opened.
-enum Claim<'a> {
-    /// The one of this name in the current directory.
-    Name(&'a [u8]),
-    /// The current one.
-    Current,
-    /// The current one, which the client had open before the server restarted.
-    Reclaimed,
-}
-
-/// The first arguments of `OPEN`.
-struct Head<'a> {
-    sequence: u32,
-    access: u32,
-    deny: u32,
-    client: u64,
-    owner: &'a [u8],
-}
-
-/// The arguments of `OPEN`.
-struct Open<'a> {
-    /// `OPEN4_SHARE_ACCESS_WANT_*`.
-    wanted_delegation: u32,
-    access: u32,
-    deny: u32,
-    owner: &'a [u8],
-    how: How<'a>,
-    claim: Claim<'a>,
-}
 
 /// A file that was opened.
 struct Opened {
@@ -66,68 +26,6 @@ struct Opened {
     /// It was made.
     is_new: bool,
     set: Bitmap,
-}
-
-impl<'a> Head<'a> {
-    fn decode(reader: &mut Reader<'a>) -> Result<Head<'a>, Status> {
-        Ok(Head {
-            sequence: reader.u32()?,
-            access: reader.u32()?,
-            deny: reader.u32()?,
-            client: reader.u64()?,
-            owner: reader.opaque(OWNER_BYTES_MAX)?,
-        })
-    }
-}
-
-impl<'a> Open<'a> {
-    fn decode(head: &Head<'a>, reader: &mut Reader<'a>, facts: Facts) -> Result<Open<'a>, Status> {
-        const ACCESS: u32 = 0x3;
-        let (access, wanted) = match facts.minor {
-            0 => (head.access, 0),
-            _ => (head.access & 0xff, head.access & WANTED),
-        };
-        let (deny, owner) = (head.deny, head.owner);
-        let how = match reader.u32()? {
-            0 => How::Open,
-            1 => match reader.u32()? {
-                0 => How::Unchecked(attributes::decode(reader, facts)?),
-                1 => How::Guarded(attributes::decode(reader, facts)?),
-                2 => How::Exclusive(reader.fixed()?, Wanted::default()),
-                3 if facts.minor > 0 => {
-                    let verifier = reader.fixed()?;
-                    let wanted = attributes::decode(reader, facts)?;
-                    if !wanted.set.is_within(&EXCLUSIVE) {
-                        return Err(Status::ATTRNOTSUPP);
-                    }
-                    How::Exclusive(verifier, wanted)
-                }
-                _ => return Err(Status::BADXDR),
-            },
-            _ => return Err(Status::BADXDR),
-        };
-        let claim = match reader.u32()? {
-            0 => Claim::Name(reader.opaque(NAME_BYTES_MAX)?),
-            1 => {
-                let _delegation = reader.u32()?;
-                Claim::Reclaimed
-            }
-            4 if facts.minor > 0 => Claim::Current,
-            2 | 3 | 5 | 6 => return Err(Status::NOTSUPP),
-            _ => return Err(Status::BADXDR),
-        };
-        if access & !ACCESS != 0 || access == 0 || deny > 3 {
-            return Err(Status::INVAL);
-        }
-        Ok(Open {
-            wanted_delegation: wanted,
-            access,
-            deny,
-            owner,
-            how,
-            claim,
-        })
-    }
 }
 
 impl Compound<'_> {
@@ -140,7 +38,7 @@ impl Compound<'_> {
         }
         let (client, is_confirmed) = begun?;
         let open = Open::decode(&head, reader, self.facts())?;
-        let reclaims = matches!(open.claim, Claim::Reclaimed);
+        let reclaims = matches!(open.claim, Claim::Reclaimed { .. });
         if self.current.is_none() {
             return Err(Status::NOFILEHANDLE);
         }
@@ -148,8 +46,9 @@ impl Compound<'_> {
         let here = self.file(OperationKind::Open, (0, 0))?;
         let directory = here.id;
         let before = here.attributes().map_err(of_handle)?;
+        let _acting = Compound::act(client, &here.realm);
         let (opened, seen) = match open.claim {
-            Claim::Name(name) => {
+            Claim::Name(name) | Claim::NameOfDelegated(_, name) => {
                 refuse_name(name)?;
                 if before.kind != FileKind::Directory {
                     return Err(match before.kind {
@@ -159,7 +58,7 @@ impl Compound<'_> {
                 }
                 self.open_named(here, name, &open)?
             }
-            Claim::Current | Claim::Reclaimed => {
+            Claim::Current | Claim::Reclaimed { .. } | Claim::CurrentOfDelegated(_) => {
                 if !matches!(open.how, How::Open) {
                     return Err(Status::INVAL);
                 }
@@ -177,10 +76,18 @@ impl Compound<'_> {
             _ if opened.is_new => {
                 super::names::sync(&opened.file, opened.attributes.id)?;
             }
-            Claim::Reclaimed => check_had(&opened.file, open.access)?,
+            Claim::Reclaimed { .. } => check_had(&opened.file, open.access)?,
             _ => check_rights(&opened, open.access)?,
         }
-        let is_confirmed = is_confirmed || reclaims;
+        let claimed = match open.claim {
+            Claim::NameOfDelegated(id, _) | Claim::CurrentOfDelegated(id) => Some(id),
+            _ => None,
+        };
+        if let Some(id) = claimed {
+            let file = (&opened.file.realm, opened.attributes.id);
+            self.check_claim(client, id, file)?;
+        }
+        let is_confirmed = is_confirmed || reclaims || claimed.is_some();
         let state = self.add_state(client, &opened, &open, is_confirmed)?;
         if reclaims {
             // Its next `OPEN` would else end the opens that it has reclaimed.
@@ -208,7 +115,8 @@ impl Compound<'_> {
             POSIX_LOCKS | CONFIRM
         });
         opened.set.put(out);
-        put_no_delegation(open.wanted_delegation, out);
+        self.offer_with(client, &opened, &open, is_confirmed)
+            .put(out);
         if self.minor == 0 {
             let handle = opened.file.realm.handle(&opened.attributes);
             self.ending.handle = Some(handle.encode());
@@ -216,6 +124,33 @@ impl Compound<'_> {
         self.set_file(opened.file.realm.clone(), opened.attributes.id);
         self.current_state = Some(state);
         Ok(())
+    }
+
+    /// The delegation that comes with an open, if one does.
+    fn offer_with(
+        &self,
+        client: u64,
+        opened: &Opened,
+        open: &Open<'_>,
+        is_confirmed: bool,
+    ) -> Offer {
+        let reclaims = match open.claim {
+            Claim::Name(_) | Claim::Current => false,
+            Claim::Reclaimed { was_delegated } if was_delegated => true,
+            // The client has a delegation, which it is about to return, or had none.
+            _ => return Offer::None,
+        };
+        if !is_confirmed {
+            return Offer::None;
+        }
+        self.offer(&Grounds {
+            client,
+            file: &opened.file,
+            attributes: &opened.attributes,
+            access: open.access,
+            wanted: open.wanted_delegation,
+            reclaims,
+        })
     }
 
     /// The client that opens a file, and whether the owner is known not to repeat an old `OPEN`.
@@ -342,11 +277,11 @@ impl Compound<'_> {
                 // What the owner has denied is denied to itself, too.
                 let asked = reservation(open.access, open.deny);
                 let shared = files.share(id, holder, asked);
-                shared.map_err(|_| Status::SHARE_DENIED)?;
+                shared.map_err(denied)?;
                 files.unshare(id, holder, asked);
                 let new = reservation(open.access & !known.access, open.deny & !known.deny);
                 let shared = files.share(id, holder, new);
-                shared.map_err(|_| Status::SHARE_DENIED)?;
+                shared.map_err(denied)?;
             }
             (known.access, known.deny) = wide;
             known.accesses |= 1 << open.access;
@@ -359,13 +294,11 @@ impl Compound<'_> {
         }
         if realm.snapshot.is_none() {
             files.opened(id, operation).map_err(of_handle)?;
-            if files
-                .share(id, holder, reservation(open.access, open.deny))
-                .is_err()
-            {
+            let asked = reservation(open.access, open.deny);
+            files.share(id, holder, asked).map_err(|error| {
                 let _ = files.closed(id, operation);
-                return Err(Status::SHARE_DENIED);
-            }
+                denied(error)
+            })?;
         }
         let is_snapshot = realm.snapshot.is_some();
         let added = Open4 {
@@ -461,8 +394,11 @@ impl Compound<'_> {
         out.u32(count);
         for _ in 0..count {
             let id = StateId::decode(reader)?;
-            let known = sequence_of(&state, client, &id.key);
-            let status = known.and_then(|sequence| check_sequence(id, sequence));
+            let status = match state.delegations.get(&id.key) {
+                Some(_) => state.check_delegation(client, id).map(drop),
+                None => sequence_of(&state, client, &id.key)
+                    .and_then(|sequence| check_sequence(id, sequence)),
+            };
             out.u32(status.err().unwrap_or(Status::OK).0);
         }
         Ok(())
@@ -472,6 +408,9 @@ impl Compound<'_> {
         let id = self.decode_state(reader)?;
         let client = self.client()?;
         let mut state = self.memory.state();
+        if state.free_delegation(client, id)? {
+            return Ok(());
+        }
         check_sequence(id, sequence_of(&state, client, &id.key)?)?;
         // An open is closed by an operation of its own.
         let locks = state.locks.get(&id.key).ok_or(Status::LOCKS_HELD)?;
@@ -498,7 +437,10 @@ impl Compound<'_> {
         let (files, holder) = (realm.files(), realm.share.shared.holding.id());
         let briefly = reservation(access, 0);
         let reserved = files.share(*id, holder, briefly);
-        reserved.map_err(|_| Status::LOCKED)?;
+        reserved.map_err(|error| match denied(error) {
+            Status::SHARE_DENIED => Status::LOCKED,
+            status => status,
+        })?;
         files.unshare(*id, holder, briefly);
         Ok(())
     }
@@ -521,6 +463,9 @@ impl Compound<'_> {
         }
         let mut state = self.memory.state();
         let client = self.client_of(&mut state, &id.key)?;
+        if let Some(is_users) = self.check_delegated(&state, (client, id), access)? {
+            return Ok(is_users);
+        }
         let (open, locks) = match state.locks.get(&id.key) {
             Some(locks) => (locks.open, Some((locks.client, locks.sequence))),
             None => (id.key, None),
@@ -553,27 +498,6 @@ impl Compound<'_> {
             false if access == 1 => Ok(false),
             false => Err(Status::OPENMODE),
         }
-    }
-}
-
-/// Bits of the access of an open by which a client says which delegation it wants.
-const WANTED: u32 = 0xff00;
-
-/// Says that no delegation is given, and why, to a client that has said what it wants.
-fn put_no_delegation(wanted: u32, out: &mut Writer) {
-    const NONE: u32 = 0;
-    const NONE_AND_WHY: u32 = 3;
-    const WANTED_NONE: u32 = 0x400;
-    const CANCELS_WANTED: u32 = 0x500;
-    /// `WND4_NOT_WANTED`, `WND4_NOT_SUPP_FTYPE` and `WND4_CANCELLED`.
-    const NOT_WANTED: u32 = 0;
-    const NOT_SUPPORTED: u32 = 3;
-    const CANCELLED: u32 = 7;
-    match wanted {
-        0 => drop(out.u32(NONE)),
-        WANTED_NONE => drop(out.u32(NONE_AND_WHY).u32(NOT_WANTED)),
-        CANCELS_WANTED => drop(out.u32(NONE_AND_WHY).u32(CANCELLED)),
-        _ => drop(out.u32(NONE_AND_WHY).u32(NOT_SUPPORTED)),
     }
 }
 
@@ -612,13 +536,11 @@ fn sequence_of(state: &State, client: u64, key: &StateKey) -> Result<u32, Status
         .ok_or(Status::BAD_STATEID)
 }
 
-/// Compares the number of changes of a state with that which a client knows; 0 is any.
-pub(super) fn check_sequence(id: StateId, present: u32) -> Result<(), Status> {
-    match id.sequence {
-        0 => Ok(()),
-        known if known == present => Ok(()),
-        known if known < present => Err(Status::OLD_STATEID),
-        _ => Err(Status::BAD_STATEID),
+/// The status of an open that is denied by another one, or by a delegation that is to be returned.
+fn denied(error: PosixError) -> Status {
+    match error {
+        PosixError::Recalling => Status::DELAY,
+        _ => Status::SHARE_DENIED,
     }
 }
 

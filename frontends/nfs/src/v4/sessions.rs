@@ -6,6 +6,7 @@
 //! the number of the last one that is another call is refused, as the reply would belong to
 //! neither.
 
+use super::callback_place::{Back4, decode_credential};
 use super::client_name::ClientName;
 use super::compound::{Compound, Done};
 use super::state::{Client4, Limits, SessionId, Slot, State};
@@ -117,39 +118,6 @@ fn skip_implementation(reader: &mut Reader<'_>) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// How the server is to authenticate itself in calls to the client (`callback_sec_parms4`), of
-/// which there are none.
-fn skip_callback_security(reader: &mut Reader<'_>) -> Result<(), Malformed> {
-    const NONE: u32 = 0;
-    const SYSTEM: u32 = 1;
-    const GSS: u32 = 6;
-    /// RFC 5531, appendix A.
-    const MACHINE_BYTES_MAX: usize = 255;
-    const GROUPS_MAX: u32 = 16;
-    match reader.u32()? {
-        NONE => {}
-        SYSTEM => {
-            reader.u32()?;
-            reader.opaque(MACHINE_BYTES_MAX)?;
-            reader.u64()?;
-            let groups = reader.u32()?;
-            if groups > GROUPS_MAX {
-                return Err(Malformed);
-            }
-            for _ in 0..groups {
-                reader.u32()?;
-            }
-        }
-        GSS => {
-            reader.u32()?;
-            reader.opaque(OWNER_BYTES_MAX)?;
-            reader.opaque(OWNER_BYTES_MAX)?;
-        }
-        _ => return Err(Malformed),
-    }
-    Ok(())
-}
-
 /// A client that has sessions.
 fn known(state: &State, id: u64) -> Result<&Client4, Status> {
     let client = state.clients.get(&id);
@@ -158,6 +126,14 @@ fn known(state: &State, id: u64) -> Result<&Client4, Status> {
 }
 
 impl Compound<'_> {
+    /// The session of the request.
+    pub(super) fn session_id(&self) -> Result<SessionId, Status> {
+        let sequenced = self.sequenced.as_ref();
+        sequenced
+            .map(|sequenced| sequenced.session)
+            .ok_or(Status::OP_NOT_IN_SESSION)
+    }
+
     /// The user that asks.
     pub(super) fn principal(&self) -> u32 {
         match self.asker.caller {
@@ -242,16 +218,8 @@ impl Compound<'_> {
     pub(super) fn create_session(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
         let (id, sequence, flags) = (reader.u64()?, reader.u32()?, reader.u32()?);
         let (fore, back) = (Channel::decode(reader)?, Channel::decode(reader)?);
-        let _program = reader.u32()?;
-        /// More ways than there are.
-        const WAYS_MAX: u32 = 8;
-        let ways = reader.u32()?;
-        if ways > WAYS_MAX {
-            return Err(Status::BADXDR);
-        }
-        for _ in 0..ways {
-            skip_callback_security(reader)?;
-        }
+        let program = reader.u32()?;
+        let credential = decode_credential(reader)?;
         /// `CREATE_SESSION4_FLAG_*`.
         const KNOWN: u32 = 0x7;
         if flags & !KNOWN != 0 {
@@ -291,10 +259,19 @@ impl Compound<'_> {
             // What the client's earlier life had ends now.
             state.end_earlier(id, &name);
         }
+        if let Some(session) = state.sessions.get_mut(&session) {
+            session.back = Some(Back4::new(self.minor, program, credential));
+        }
         let mut result = Writer::new();
-        /// Of the flags, no persistence, no back channel, no RDMA is granted.
-        const GRANTED: u32 = 0;
-        result.fixed(&session).u32(sequence).u32(flags & GRANTED);
+        /// Of the flags, no persistence and no RDMA is granted.
+        const BACK_CHANNEL: u32 = 2;
+        let wants_back = flags & BACK_CHANNEL != 0;
+        let has_back = wants_back
+            && self
+                .back
+                .is_some_and(|back| state.bind_back(&session, back));
+        let granted_flags = if has_back { BACK_CHANNEL } else { 0 };
+        result.fixed(&session).u32(sequence).u32(granted_flags);
         granted.put(&mut result);
         back.granted().put(&mut result);
         out.fixed(result.as_slice());
@@ -329,7 +306,8 @@ impl Compound<'_> {
         let mut state = self.memory.state();
         let client = known(&state, id)?;
         let has_opens = state.opens.values().any(|open| open.client == id);
-        if !client.sessions.is_empty() || has_opens {
+        let has_delegations = state.delegations.counts(id).all > 0;
+        if !client.sessions.is_empty() || has_opens || has_delegations {
             return Err(Status::CLIENTID_BUSY);
         }
         if let Some(client) = state.clients.get(&id) {
@@ -338,19 +316,6 @@ impl Compound<'_> {
             state.grace.remove(&[name]);
         }
         state.remove_client(id);
-        Ok(())
-    }
-
-    pub(super) fn bind_connection(&mut self, reader: &mut Reader<'_>, out: &mut Writer) -> Done {
-        /// Calls of the client; a session has no calls of the server.
-        const FORE: u32 = 1;
-        let id: SessionId = reader.fixed()?;
-        let (_direction, _rdma) = (reader.u32()?, reader.bool()?);
-        let state = self.memory.state();
-        if !state.sessions.contains_key(&id) {
-            return Err(Status::BADSESSION);
-        }
-        out.fixed(&id).u32(FORE).bool(false);
         Ok(())
     }
 
@@ -421,6 +386,7 @@ impl Compound<'_> {
         slot.call = self.call;
         slot.reply = None;
         state.renew(client);
+        let flags = state.flags_of(client);
         drop(state);
         self.sequenced = Some(Sequenced {
             client,
@@ -430,7 +396,7 @@ impl Compound<'_> {
             limits,
         });
         out.fixed(&id).u32(sequence).u32(slot_number);
-        out.u32(highest).u32(highest).u32(0);
+        out.u32(highest).u32(highest).u32(flags);
         Ok(Ok(()))
     }
 

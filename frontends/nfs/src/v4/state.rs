@@ -20,7 +20,9 @@
 //! opens, as many owners of locks and as many owners of version 4.0, of all clients
 //! [`ALL_OPENS_MAX`]; [`ALL_RANGES_MAX`] locked ranges and [`SLOTS_MAX`] slots of all sessions.
 
+use super::callback_place::{Back4, Callback40};
 use super::client_name::ClientName;
+use super::delegation_table::DelegationTable;
 use super::grace::Grace;
 use super::held_ranges::HeldRanges;
 use super::owners::{Owner, OwnerKey};
@@ -67,6 +69,15 @@ pub(crate) struct Client4 {
     /// What confirmed a client of version 4.0, and what does so next.
     pub(crate) confirms: u64,
     pub(crate) confirms_next: Option<u64>,
+    /// Where a client of version 4.0 takes calls, and where it does when it is confirmed.
+    pub(crate) callback: Option<Callback40>,
+    pub(crate) callback_next: Option<Callback40>,
+    /// Whether it has answered there.
+    pub(crate) is_probed: bool,
+    /// The last call to it was not answered, and there is no other way to it.
+    pub(crate) is_path_down: bool,
+    /// A delegation of a client of version 4.0 was revoked, which it is not told yet.
+    pub(crate) has_lost: bool,
     renewed: Instant,
     opens: usize,
     /// Owners of version 4.0.
@@ -95,6 +106,8 @@ pub(crate) struct Session4 {
     pub(crate) client: u64,
     pub(crate) limits: Limits,
     pub(crate) slots: Vec<Slot>,
+    /// How the server calls the client.
+    pub(crate) back: Option<Back4>,
 }
 
 /// A slot: one call after the other.
@@ -154,6 +167,8 @@ pub(crate) struct Locks4 {
 pub(crate) struct State {
     /// Tells the ids of this process from those of earlier ones.
     epoch: u32,
+    /// When it began, in seconds since 1970.
+    began: i64,
     last: u64,
     /// For how long a client keeps its state without a word.
     lease: Duration,
@@ -166,6 +181,7 @@ pub(crate) struct State {
     pub(crate) sessions: BTreeMap<SessionId, Session4>,
     pub(crate) opens: BTreeMap<StateKey, Open4>,
     pub(crate) locks: BTreeMap<StateKey, Locks4>,
+    pub(crate) delegations: DelegationTable,
     /// Owners of locks by their numbers: the client, and its name for the owner.
     pub(crate) lock_owners: BTreeMap<u64, (u64, Vec<u8>)>,
     /// Owners of version 4.0, and what the last operations of some of them closed.
@@ -176,8 +192,10 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(clients: Option<PathBuf>, lease: Duration) -> State {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let low = since.map_or(0, |since| since.as_millis() & u128::from(u32::MAX));
+        let since = since.unwrap_or_default();
+        let low = since.as_millis() & u128::from(u32::MAX);
         State {
+            began: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
             epoch: u32::try_from(low).unwrap_or_default(),
             last: 0,
             lease,
@@ -188,6 +206,7 @@ impl State {
             sessions: BTreeMap::new(),
             opens: BTreeMap::new(),
             locks: BTreeMap::new(),
+            delegations: DelegationTable::default(),
             lock_owners: BTreeMap::new(),
             owners: BTreeMap::new(),
             closed: BTreeMap::new(),
@@ -211,6 +230,17 @@ impl State {
         self.epoch
     }
 
+    /// For how long a client keeps its state without a word.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// Whether a change of this time may have been made since this process began. A clock that is
+    /// set back by less than a minute hides none.
+    pub(crate) fn may_be_of_this_life(&self, seconds: i64) -> bool {
+        seconds >= self.began.saturating_sub(60)
+    }
+
     /// A number that was not given before.
     pub(crate) fn next(&mut self) -> u64 {
         self.last += 1;
@@ -219,7 +249,7 @@ impl State {
 
     /// The id of a new state of a client: the epoch, the low half of the client's number, and a
     /// number of its own.
-    fn next_key(&mut self, client: u64) -> StateKey {
+    pub(crate) fn next_key(&mut self, client: u64) -> StateKey {
         loop {
             let mut key = [0; 12];
             key[..4].copy_from_slice(&self.epoch.to_be_bytes());
@@ -227,6 +257,7 @@ impl State {
             key[8..].copy_from_slice(&self.next().to_be_bytes()[4..]);
             // After some billions of states, one of the first may be there still.
             let is_used = self.opens.contains_key(&key) || self.locks.contains_key(&key);
+            let is_used = is_used || self.delegations.get(&key).is_some();
             if !is_used && !self.closed.contains_key(&key) {
                 return key;
             }
@@ -314,6 +345,11 @@ impl State {
             sessions: Vec::new(),
             confirms: 0,
             confirms_next: None,
+            callback: None,
+            callback_next: None,
+            is_probed: false,
+            is_path_down: false,
+            has_lost: false,
             renewed: Instant::now(),
             opens: 0,
             owners: 0,
@@ -356,6 +392,7 @@ impl State {
             client,
             limits,
             slots,
+            back: None,
         };
         self.sessions.insert(id, session);
         Ok((id, count))
@@ -403,12 +440,14 @@ impl State {
         if !late.is_empty() && self.grace.remove(&names) {
             late.into_iter().for_each(|(id, _)| self.remove_client(id));
         }
+        self.revoke_overdue();
         self.forget_idle_owners(self.lease);
     }
 
     /// Removes a client with all of its state.
     pub(crate) fn remove_client(&mut self, id: u64) {
         self.forget_owners_of(id);
+        self.forget_delegations_of(id);
         let Some(client) = self.clients.remove(&id) else {
             return;
         };
@@ -427,6 +466,7 @@ impl State {
 
     /// Ends all state of a share.
     pub(crate) fn forget_share(&mut self, shared: &Arc<SharedFiles>) {
+        self.revoke_share(shared);
         let opens = self.opens.iter();
         let opens = opens.filter(|(_, open)| Arc::ptr_eq(&open.shared, shared));
         let opens: Vec<StateKey> = opens.map(|(key, _)| *key).collect();

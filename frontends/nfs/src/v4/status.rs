@@ -68,6 +68,7 @@ impl Status {
     pub(crate) const OP_ILLEGAL: Status = Status(10044);
     pub(crate) const DEADLOCK: Status = Status(10045);
     pub(crate) const FILE_OPEN: Status = Status(10046);
+    pub(crate) const CB_PATH_DOWN: Status = Status(10048);
     pub(crate) const BADSESSION: Status = Status(10052);
     pub(crate) const BADSLOT: Status = Status(10053);
     pub(crate) const COMPLETE_ALREADY: Status = Status(10054);
@@ -83,6 +84,7 @@ impl Status {
     pub(crate) const SEQ_FALSE_RETRY: Status = Status(10076);
     pub(crate) const NOT_ONLY_OP: Status = Status(10081);
     pub(crate) const WRONG_TYPE: Status = Status(10083);
+    pub(crate) const DELEG_REVOKED: Status = Status(10087);
     pub(crate) const UNION_NOTSUPP: Status = Status(10090);
     pub(crate) const NOXATTR: Status = Status(10095);
     pub(crate) const XATTR2BIG: Status = Status(10096);
@@ -114,7 +116,7 @@ impl From<&PosixError> for Status {
             PosixError::FileTooLarge => Status::FBIG,
             PosixError::NotSupported(_) => Status::NOTSUPP,
             PosixError::BeyondEnd => Status::NXIO,
-            PosixError::Contended | PosixError::Pool(_) => Status::DELAY,
+            PosixError::Contended | PosixError::Recalling | PosixError::Pool(_) => Status::DELAY,
             _ => Status::IO,
         }
     }

@@ -7,6 +7,7 @@ use tarn_nfs::{v3, v4};
 pub const CLOSE: u32 = 4;
 pub const COMMIT: u32 = 5;
 pub const CREATE: u32 = 6;
+pub const DELEGRETURN: u32 = 8;
 pub const GETATTR: u32 = 9;
 pub const GETFH: u32 = 10;
 pub const LOCK: u32 = 12;
@@ -25,7 +26,10 @@ pub const DESTROY_SESSION: u32 = 44;
 pub const FREE_STATEID: u32 = 45;
 pub const SEQUENCE: u32 = 53;
 pub const DESTROY_CLIENTID: u32 = 57;
+pub const TEST_STATEID: u32 = 55;
 pub const RECLAIM_COMPLETE: u32 = 58;
+const CB_RECALL: u32 = 4;
+const CB_SEQUENCE: u32 = 11;
 
 /// The id of a state.
 pub type StateId = [u8; 16];
@@ -102,6 +106,22 @@ pub struct Client4 {
     pub id: u64,
     pub session: [u8; 16],
     pub sequence: u32,
+    /// `CREATE_SESSION4_FLAG_*`.
+    pub flags: u32,
+    /// What the last `OPEN` said of delegations.
+    pub delegated: Delegated,
+}
+
+/// What an `OPEN` says of delegations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delegated {
+    No,
+    /// With `why_no_delegation4`.
+    NoSince(u32),
+    /// For reading.
+    Yes(StateId),
+    /// To be returned at once.
+    Recalled(StateId),
 }
 
 impl Client4 {
@@ -113,6 +133,18 @@ impl Client4 {
     }
 
     pub fn that_may_reclaim(connection: Client, owner: &[u8]) -> Client4 {
+        Client4::with_flags(connection, owner, 0)
+    }
+
+    /// One that the server can call.
+    pub fn that_is_called(connection: Client, owner: &[u8]) -> Client4 {
+        const BACK_CHANNEL: u32 = 2;
+        let mut client = Client4::with_flags(connection, owner, BACK_CHANNEL);
+        assert_eq!(client.reclaim_complete(), 0);
+        client
+    }
+
+    pub fn with_flags(connection: Client, owner: &[u8], flags: u32) -> Client4 {
         let mut client = Client4 {
             connection,
             minor: 1,
@@ -121,6 +153,8 @@ impl Client4 {
             id: 0,
             session: [0; 16],
             sequence: 0,
+            flags,
+            delegated: Delegated::No,
         };
         let (id, sequence) = client.exchange_id(*b"verifier");
         client.id = id;
@@ -149,9 +183,9 @@ impl Client4 {
 
     /// The result behind the status.
     pub fn create_session(&mut self, sequence: u32) -> Result<Vec<u8>, u32> {
-        let id = self.id;
+        let (id, flags) = (self.id, self.flags);
         let answer = self.compound(&Operations::default().with(CREATE_SESSION, |out| {
-            out.u64(id).u32(sequence).u32(0);
+            out.u64(id).u32(sequence).u32(flags);
             for _channel in 0..2 {
                 out.u32(0).u32(1 << 20).u32(1 << 20).u32(4096).u32(64);
                 out.u32(8).u32(0);
@@ -275,7 +309,7 @@ impl Client4 {
         for _word in 0..reader.u32().unwrap() {
             reader.u32().unwrap();
         }
-        assert_eq!(reader.u32(), Ok(0), "there are no delegations");
+        self.delegated = delegated(&mut reader);
         assert_eq!(status_of(&mut reader, GETFH), 0);
         Ok((state, reader.opaque(128).unwrap().to_vec()))
     }
@@ -338,5 +372,106 @@ impl Client4 {
             0 => Ok(bytes[16..32].try_into().unwrap()),
             status => Err(status),
         }
+    }
+}
+
+/// `open_delegation4`.
+pub fn delegated(reader: &mut Reader<'_>) -> Delegated {
+    match reader.u32().unwrap() {
+        0 => Delegated::No,
+        1 => {
+            let id = reader.fixed().unwrap();
+            let is_recalled = reader.bool().unwrap();
+            let _mask: [u8; 12] = reader.fixed().unwrap();
+            assert!(reader.opaque(64).unwrap().is_empty());
+            match is_recalled {
+                true => Delegated::Recalled(id),
+                false => Delegated::Yes(id),
+            }
+        }
+        3 => {
+            let why = reader.u32().unwrap();
+            if why == 1 || why == 2 {
+                assert_eq!(reader.bool(), Ok(false));
+            }
+            Delegated::NoSince(why)
+        }
+        other => panic!("delegation {other}"),
+    }
+}
+
+impl Client4 {
+    /// Opens a file that is there by its name, for reading.
+    pub fn open_to_read(&mut self, folder: &[u8], name: &str, wanted: u32) -> (StateId, Vec<u8>) {
+        let id = self.id;
+        let opened = self.opened(folder, |out| {
+            out.u32(0).u32(1 | wanted).u32(0).u64(id).opaque(b"reader");
+            out.u32(0).u32(0).opaque(name.as_bytes());
+        });
+        opened.unwrap()
+    }
+
+    /// Opens a file that the client has delegated, for reading.
+    pub fn open_delegated(&mut self, file: &[u8], delegation: &StateId) -> Result<StateId, u32> {
+        const CURRENT_OF_DELEGATED: u32 = 5;
+        let id = self.id;
+        let opened = self.opened(file, |out| {
+            out.u32(0).u32(1).u32(0).u64(id).opaque(b"second");
+            out.u32(0).u32(CURRENT_OF_DELEGATED).fixed(delegation);
+        });
+        opened.map(|(state, _)| state)
+    }
+
+    /// Opens for reading what was open and delegated before a restart of the server.
+    pub fn reclaim_delegated(&mut self, file: &[u8]) -> Result<(StateId, Vec<u8>), u32> {
+        let id = self.id;
+        self.opened(file, |out| {
+            out.u32(0).u32(1).u32(0).u64(id).opaque(b"reader");
+            out.u32(0).u32(1).u32(1);
+        })
+    }
+
+    pub fn return_delegation(&mut self, file: &[u8], state: &StateId) -> u32 {
+        self.status(&Operations::at(file).with(DELEGRETURN, |out| {
+            out.fixed(state);
+        }))
+    }
+
+    /// Waits for a call of the server that recalls a delegation, and answers it.
+    pub fn take_recall(&mut self) -> (StateId, Vec<u8>) {
+        let call = self.connection.receive();
+        let mut reader = Reader::new(&call);
+        let mut word = || reader.u32().unwrap();
+        let (xid, head) = (word(), [word(), word(), word(), word(), word()]);
+        assert_eq!(head, [0, 2, 0, 1, 1], "a compound for program 0, version 1");
+        assert_eq!([word(), word(), word(), word()], [0; 4], "no user");
+        assert_eq!(reader.opaque(16), Ok(&b""[..]));
+        assert_eq!(reader.u32(), Ok(self.minor));
+        assert_eq!([reader.u32(), reader.u32()], [Ok(0), Ok(2)]);
+        assert_eq!(reader.u32(), Ok(CB_SEQUENCE));
+        assert_eq!(reader.fixed(), Ok(self.session));
+        let numbers: [u8; 12] = reader.fixed().unwrap();
+        assert_eq!([reader.u32(), reader.u32()], [Ok(0), Ok(0)]);
+        assert_eq!(reader.u32(), Ok(CB_RECALL));
+        let state = reader.fixed().unwrap();
+        assert_eq!(reader.bool(), Ok(false));
+        let file = reader.opaque(128).unwrap().to_vec();
+        let mut reply = Writer::new();
+        reply.u32(xid).u32(1).u32(0).u32(0).u32(0).u32(0);
+        reply.u32(0).opaque(b"").u32(2);
+        reply.u32(CB_SEQUENCE).u32(0).fixed(&self.session);
+        reply.fixed(&numbers).u32(0);
+        reply.u32(CB_RECALL).u32(0);
+        self.connection.send_record(reply.as_slice());
+        (state, file)
+    }
+
+    /// What `SEQUENCE` says of the state of the client.
+    pub fn flags_of_state(&mut self) -> u32 {
+        self.sequence += 1;
+        let answer = self.run_in(0, self.sequence, &Operations::default());
+        assert_eq!(answer.status, 0);
+        let flags = answer.bytes.last_chunk().unwrap();
+        u32::from_be_bytes(*flags)
     }
 }

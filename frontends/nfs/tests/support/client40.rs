@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::client4::{
-    Answer, CLOSE, GETFH, LOCK, LOCKU, LOOKUP, OPEN, Operations, PUTROOTFH, READ, StateId, WRITE,
-    status_of,
+    Answer, CLOSE, DELEGRETURN, Delegated, GETFH, LOCK, LOCKU, LOOKUP, OPEN, Operations, PUTROOTFH,
+    READ, StateId, WRITE, delegated, status_of,
 };
 use tarn_nfs::xdr::{Reader, Writer};
 use tarn_nfs::{v3, v4};
@@ -18,19 +18,36 @@ pub const RELEASE_LOCKOWNER: u32 = 39;
 pub struct Client40 {
     pub connection: Client,
     pub id: u64,
+    /// Where it takes calls.
+    pub address: String,
 }
 
 /// What an `OPEN` gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
     pub state: StateId,
+    pub delegated: Delegated,
     pub must_confirm: bool,
     pub file: Vec<u8>,
 }
 
 impl Client40 {
     pub fn new(connection: Client, name: &[u8], verifier: [u8; 8]) -> Client40 {
-        let mut client = Client40 { connection, id: 0 };
+        Client40::that_is_called(connection, name, verifier, "0.0.0.0.0.0")
+    }
+
+    pub fn that_is_called(
+        connection: Client,
+        name: &[u8],
+        verifier: [u8; 8],
+        address: &str,
+    ) -> Client40 {
+        let address = address.to_string();
+        let mut client = Client40 {
+            connection,
+            id: 0,
+            address,
+        };
         let (id, confirms) = client.introduce(name, verifier).unwrap();
         assert_eq!(client.confirm(id, confirms), 0);
         client.id = id;
@@ -48,12 +65,11 @@ impl Client40 {
     }
 
     pub fn introduce(&mut self, name: &[u8], verifier: [u8; 8]) -> Result<(u64, u64), u32> {
+        let address = self.address.clone();
         let answer = self.compound(&Operations::default().with(SETCLIENTID, |out| {
             out.fixed(&verifier).opaque(name);
-            out.u32(1 << 30)
-                .opaque(b"tcp")
-                .opaque(b"0.0.0.0.0.0")
-                .u32(1);
+            out.u32(1 << 30).opaque(b"tcp").opaque(address.as_bytes());
+            out.u32(1);
         }));
         let mut reader = Reader::new(&answer.bytes);
         match status_of(&mut reader, SETCLIENTID) {
@@ -108,6 +124,27 @@ impl Client40 {
         })
     }
 
+    /// Opens a file that is there for reading, or for writing.
+    pub fn open_for(
+        &mut self,
+        folder: &[u8],
+        name: &str,
+        (owner, sequence): (&[u8], u32),
+        access: u32,
+    ) -> Result<Opened, u32> {
+        let id = self.id;
+        self.opened(folder, |out| {
+            out.u32(sequence).u32(access).u32(0).u64(id).opaque(owner);
+            out.u32(0).u32(0).opaque(name.as_bytes());
+        })
+    }
+
+    pub fn return_delegation(&mut self, file: &[u8], state: &StateId) -> u32 {
+        self.status(&Operations::at(file).with(DELEGRETURN, |out| {
+            out.fixed(state);
+        }))
+    }
+
     /// Opens what was open before a restart of the server.
     pub fn reclaim(&mut self, file: &[u8], owner: &[u8], sequence: u32) -> Result<Opened, u32> {
         let id = self.id;
@@ -131,10 +168,11 @@ impl Client40 {
         for _word in 0..reader.u32().unwrap() {
             reader.u32().unwrap();
         }
-        assert_eq!(reader.u32(), Ok(0), "there are no delegations");
+        let delegated = delegated(&mut reader);
         assert_eq!(status_of(&mut reader, GETFH), 0);
         Ok(Opened {
             state,
+            delegated,
             must_confirm: flags & 2 != 0,
             file: reader.opaque(128).unwrap().to_vec(),
         })

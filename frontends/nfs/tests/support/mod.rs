@@ -9,6 +9,7 @@ pub mod tls_client;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tarn_administration::Administrator;
 use tarn_administration::administration::{Administration, Call};
 use tarn_administration::messages::dataset::{
@@ -55,7 +56,17 @@ impl Bench {
     }
 
     pub fn with_new_pool(folder: Folder) -> Bench {
-        let bench = Bench::without_pool(folder);
+        Bench::without_pool(folder).making_pool()
+    }
+
+    /// With a pool, and leases as long as this.
+    pub fn with_short_leases(lease: Duration) -> Bench {
+        let folder = Folder::Own(Arc::new(tempfile::tempdir().unwrap()));
+        Bench::with_lease(folder, lease).making_pool()
+    }
+
+    fn making_pool(self) -> Bench {
+        let bench = self;
         let disk = bench.folder.path().join("disk");
         let file = std::fs::File::create(&disk).unwrap();
         file.set_len(192 << 20).unwrap();
@@ -78,6 +89,10 @@ impl Bench {
     }
 
     fn without_pool(folder: Folder) -> Bench {
+        Bench::with_lease(folder, tarn_nfs::LEASE)
+    }
+
+    fn with_lease(folder: Folder, lease: Duration) -> Bench {
         let threads = ServingThreads::new(AwakeProcessors::new(false)).unwrap();
         let engine = Engine::new(
             Host::real(RealOptions::default()),
@@ -92,7 +107,7 @@ impl Bench {
             threads.clone(),
             0,
             Some(folder.path().join("nfs-clients")),
-            tarn_nfs::LEASE,
+            lease,
         );
         engine.set_sharer(server.clone());
         Bench {
