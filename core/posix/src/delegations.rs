@@ -15,8 +15,8 @@
 //! ([`PosixError::Recalling`]) if its protocol has its callers try again (NFS), or else waits. An
 //! open for writing is treated so, too (`FileSystem::share`).
 //!
-//! The client that has the delegation may change the file itself: the holder says in whose name a
-//! thread acts ([`act_for`]).
+//! The client that has the delegation may change the file itself, but not remove it: the holder
+//! says in whose name a thread acts ([`act_for`]).
 //!
 //! A change counts in its shard of the table (`shares`) as long as it is under way, and then looks
 //! whether anything is delegated; a delegation is counted first, and is not granted where a change

@@ -105,10 +105,9 @@ impl Reserved {
         self.holders.is_empty() && self.delegates.is_empty()
     }
 
-    /// Notes that all delegations but that of the client which acts are to be returned. Gives their
-    /// holders; none where there are no others.
-    fn recall(&mut self) -> Option<Asked> {
-        let itself = acting();
+    /// Notes that all delegations but that of this client are to be returned. Gives their holders;
+    /// none where there are no others.
+    fn recall(&mut self, itself: Option<LockOwner>) -> Option<Asked> {
         let mut asked = Asked::default();
         for delegate in &mut self.delegates {
             if Some(delegate.owner) != itself {
@@ -202,7 +201,7 @@ impl Shares {
             return Err(Refused::Busy);
         }
         if share.ends_delegations()
-            && let Some(asked) = reserved.recall()
+            && let Some(asked) = reserved.recall(acting())
         {
             return Err(Refused::Delegated(asked));
         }
@@ -299,11 +298,15 @@ impl Shares {
         part.returned.notify_all();
     }
 
-    /// Begins a change of a file. It waits for nothing.
+    /// Begins a change of a file, by this client or by none. It waits for nothing.
     ///
     /// # Errors
-    /// The file is delegated to clients other than the one that acts.
-    pub fn begin_change(&self, file: ObjectId) -> Result<Changing<'_>, Asked> {
+    /// The file is delegated to other clients.
+    pub fn begin_change(
+        &self,
+        file: ObjectId,
+        itself: Option<LockOwner>,
+    ) -> Result<Changing<'_>, Asked> {
         let part = self.part(file);
         part.changing.fetch_add(1, Ordering::SeqCst);
         let changing = Changing { part };
@@ -311,18 +314,21 @@ impl Shares {
             return Ok(changing);
         }
         let mut table = part.table.lock();
-        match table.get_mut(&file).and_then(Reserved::recall) {
+        let reserved = table.get_mut(&file);
+        match reserved.and_then(|reserved| reserved.recall(itself)) {
             None => Ok(changing),
             Some(asked) => Err(asked),
         }
     }
 
-    /// Waits until a file is delegated to no clients but the one that acts.
-    pub fn wait_until_returned(&self, file: ObjectId) {
+    /// Waits until a file is delegated to no clients but this one.
+    pub fn wait_until_returned(&self, file: ObjectId, itself: Option<LockOwner>) {
         let part = self.part(file);
         let mut table = part.table.lock();
-        let is_delegated = |table: &mut Table| table.get_mut(&file).and_then(Reserved::recall);
-        part.returned
-            .wait_while(&mut table, |table| is_delegated(table).is_some());
+        part.returned.wait_while(&mut table, |table| {
+            let reserved = table.get_mut(&file);
+            let asked = reserved.and_then(|reserved| reserved.recall(itself));
+            asked.is_some()
+        });
     }
 }

@@ -218,6 +218,13 @@ fn the_client_itself_changes_its_file_and_readers_are_let_in() {
     {
         let _acting = act_for(client(1));
         write().unwrap();
+        let (root, top) = (Credentials::root(), files.root());
+        let removed = files.unlink(&root, top, b"file", &op);
+        assert!(
+            matches!(removed, Err(PosixError::Recalling)),
+            "it would be gone"
+        );
+        assert_eq!(server.recalls.swap(0, Ordering::SeqCst), 1);
         files.share(file, holding.id(), WRITES).unwrap();
         files.unshare(file, holding.id(), WRITES);
     }

@@ -110,12 +110,13 @@ fn other_changes_recall_too_and_the_reader_says_what_it_wants() {
     };
     assert_eq!(old.remove(&handle, "other").unwrap_err(), DELAY);
     assert_eq!(client.take_recall(), (id, file.clone()));
-    // The client itself removes it.
+    // The client itself may remove it only when it has returned it.
     let remove = Operations::at(&root).with(REMOVE, |out| {
         out.opaque(b"other");
     });
-    assert_eq!(client.status(&remove), 0);
+    assert_eq!(client.status(&remove), DELAY);
     assert_eq!(client.return_delegation(&file, &id), 0);
+    assert_eq!(client.status(&remove), 0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Read delegations of files: [`delegations`](crate::delegations) has the theory.
 
+use crate::delegations::acting;
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
 use crate::locks::LockOwner;
@@ -25,10 +26,13 @@ impl FileSystem {
         if !self.shares.delegate(file, owner) {
             return Err(PosixError::Busy);
         }
-        // A file that goes from now on is asked for before.
-        self.node(file, operation).map(drop).inspect_err(|_| {
-            self.shares.undelegate(file, owner);
-        })
+        // A file that loses its last name from now on is asked for before; so its number does not
+        // become that of another file.
+        let named = self.node(file, operation).and_then(|node| {
+            let has_name = node.facts().links > 0;
+            has_name.then_some(()).ok_or(PosixError::NotFound)
+        });
+        named.inspect_err(|_| self.shares.undelegate(file, owner))
     }
 
     /// Ends the delegation of a file to a client: it was returned, or is revoked.
@@ -48,7 +52,7 @@ impl FileSystem {
     ) -> Result<(), PosixError> {
         loop {
             match self.share(file, holder, share) {
-                Err(PosixError::Recalling) => self.shares.wait_until_returned(file),
+                Err(PosixError::Recalling) => self.shares.wait_until_returned(file, acting()),
                 shared => return shared,
             }
         }
@@ -64,15 +68,34 @@ impl FileSystem {
         file: ObjectId,
         operation: &Operation,
     ) -> Result<Changing<'_>, PosixError> {
+        self.changing_as(acting(), file, operation)
+    }
+
+    /// As [`changing`](Self::changing), for a change after which the file may be gone: it is
+    /// delegated to no client at all.
+    pub(crate) fn removing(
+        &self,
+        file: ObjectId,
+        operation: &Operation,
+    ) -> Result<Changing<'_>, PosixError> {
+        self.changing_as(None, file, operation)
+    }
+
+    fn changing_as(
+        &self,
+        itself: Option<LockOwner>,
+        file: ObjectId,
+        operation: &Operation,
+    ) -> Result<Changing<'_>, PosixError> {
         loop {
-            let asked = match self.shares.begin_change(file) {
+            let asked = match self.shares.begin_change(file, itself) {
                 Ok(changing) => return Ok(changing),
                 Err(asked) => asked,
             };
             self.holders.recall(file, asked.holders());
             match operation.who().protocol {
                 Protocol::Nfs3 | Protocol::Nfs4 => return Err(PosixError::Recalling),
-                _ => self.shares.wait_until_returned(file),
+                _ => self.shares.wait_until_returned(file, itself),
             }
         }
     }

@@ -198,7 +198,7 @@ impl FileSystem {
             };
             let _moving = self.changing(renaming.source.node.id, operation)?;
             let target = renaming.target.as_ref();
-            let replaced = target.map(|target| self.changing(target.node.id, operation));
+            let replaced = target.map(|target| self.removing(target.node.id, operation));
             let _replacing = replaced.transpose()?;
             let tried = self.try_rename(&renaming, operation);
             if !matches!(tried, Ok(None)) {

@@ -186,7 +186,7 @@ impl FileSystem {
             };
             let _told = self.telling(went, operation);
             let _counted = self.telling(Change::Attributes { file: file.id }, operation);
-            let _changing = self.changing(file.id, operation)?;
+            let _changing = self.removing(file.id, operation)?;
             let locks = lock_all(&[directory, &file]);
             let entry = self.find_entry(directory, name, operation)?;
             let entry = entry.ok_or(PosixError::NotFound)?;
