@@ -17,7 +17,7 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:n:f:l:b:t:e:k:a:y:",
+    short: ":jc:n:f:l:d:b:t:e:k:a:y:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
@@ -31,6 +31,7 @@ const START: Grammar = Grammar {
         ("nfs-port", "f"),
         ("nfs-keytab", "y"),
         ("nfs-lease", "l"),
+        ("nfs-domain", "d"),
         ("block-devices", "b"),
     ],
 };
@@ -161,6 +162,7 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
             "n" => handed_on.push(format!("--nbd-listen={value}")),
             "f" => handed_on.push(format!("--nfs-port={value}")),
             "l" => handed_on.push(format!("--nfs-lease={value}")),
+            "d" => handed_on.push(format!("--nfs-domain={value}")),
             "t" => handed_on.push(format!("--nbd-tls={value}")),
             "e" => handed_on.push(format!("--tls-certificate={}", absolute(&value)?)),
             "y" => handed_on.push(format!("--nfs-keytab={}", absolute(&value)?)),
@@ -232,6 +234,7 @@ mod tests {
             "1G",
             "--nfs-port=2050",
             "--nfs-lease=30",
+            "--nfs-domain=example.org",
             "--no-admin-snapshot",
         ])
         .unwrap();
@@ -242,6 +245,7 @@ mod tests {
                 "--cache-size=1G",
                 "--nfs-port=2050",
                 "--nfs-lease=30",
+                "--nfs-domain=example.org",
                 "--no-admin-snapshot"
             ]
         );

@@ -31,7 +31,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "start",
         usage: "\tstart [-j] [--cache-size size] [--let-processors-sleep] [--no-admin-snapshot]\n\
-\t    [--nfs-port port] [--nfs-lease seconds] [--nfs-keytab file]\n\
+\t    [--nfs-port port] [--nfs-lease seconds] [--nfs-domain domain]\n\
+\t    [--nfs-keytab file]\n\
 \t    [--nbd-listen address:port] ...\n\
 \t    [--tls-certificate file --tls-key file [--tls-client-ca file]]\n\
 \t    [--nbd-tls off|on|require|verify] [--block-devices loop|none]\n",
@@ -76,6 +77,7 @@ fn notes(subcommand: &str) -> String {
 \t--nfs-port port         TCP port for NFS; 2049 unless given\n\
 \t--nfs-lease seconds     time for which NFS version 4 keeps what a silent client has\n\
 \t                        open and locked; 90 unless given\n\
+\t--nfs-domain domain     NFS version 4 shows owners as name@domain, not as numbers\n\
 \t--nfs-keytab file       keys of nfs/HOST for Kerberos; /etc/krb5.keytab unless given\n\
 \t--nbd-listen address:port\n\
 \t                        volumes are served by NBD at this TCP address, too\n\

@@ -63,6 +63,10 @@ struct Arguments {
     /// may reclaim them after a restart; 90 unless given
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(10..=3600))]
     nfs_lease: Option<u16>,
+    /// Show owners and groups of files to clients of NFS version 4 as name@DOMAIN, not as numbers;
+    /// clients need the same domain (in /etc/idmapd.conf on Linux)
+    #[arg(long, value_name = "DOMAIN", value_parser = parse_domain)]
+    nfs_domain: Option<String>,
     /// Make block devices of volumes below /dev/zvol, or make none; as the environment variable
     /// TARN_BLOCK_DEVICES says, unless given, and else they are made
     #[arg(long, value_name = "WHICH", value_parser = ["loop", "none"])]
@@ -132,6 +136,7 @@ fn main() -> ExitCode {
             nfs_lease: (arguments.nfs_lease).map_or(tarn_nfs::LEASE, |seconds| {
                 Duration::from_secs(seconds.into())
             }),
+            nfs_domain: arguments.nfs_domain,
             nfs_keytab: arguments.nfs_keytab,
             nbd_addresses: arguments.nbd_listen,
             tls: match tls_of(
@@ -229,6 +234,14 @@ fn absolute(path: &str) -> Result<PathBuf, String> {
 /// A size as users type it.
 fn parse_size(text: &str) -> Result<u64, String> {
     tarn_engine::properties::size::size(text).map_err(|_| format!("'{text}' is not a size"))
+}
+
+/// The domain of names of users.
+fn parse_domain(text: &str) -> Result<String, String> {
+    match tarn_nfs::is_domain(text) {
+        true => Ok(text.to_string()),
+        false => Err(format!("'{text}' is not a domain, as example.org is one")),
+    }
 }
 
 #[cfg(test)]

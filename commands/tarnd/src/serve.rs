@@ -98,6 +98,8 @@ pub struct Options {
     pub nfs_port: u16,
     /// For how long a client of NFS version 4 keeps its state without a word.
     pub nfs_lease: Duration,
+    /// The domain with which NFS version 4 shows names of users and groups; numbers when none.
+    pub nfs_domain: Option<String>,
     /// The keytab of NFS, where it is not the system's.
     pub nfs_keytab: Option<PathBuf>,
     /// TCP addresses at which volumes are served by NBD, beside the instance's socket.
@@ -128,11 +130,12 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let processors = AwakeProcessors::new(options.may_keep_processors_awake);
     let threads = ServingThreads::new(processors).map_err(ServeError::Mounts)?;
     let mounter = Arc::new(FuseMounter::new(threads.clone()));
-    let sharer = NfsServer::new(
+    let sharer = NfsServer::with_domain(
         threads.clone(),
         options.nfs_port,
         Some(instance.nfs_clients()),
         options.nfs_lease,
+        options.nfs_domain,
     );
     sharer.tell_by(log);
     if let Some(keytab) = &options.nfs_keytab {

@@ -85,14 +85,15 @@ struct Begun {
 }
 
 impl Calls {
-    /// With a file that lists the clients of version 4, and the time of their leases; beside it one
-    /// lists those of version 3 that have locks.
-    pub(crate) fn new(clients: Option<PathBuf>, lease: Duration) -> Calls {
+    /// With a file that lists the clients of version 4, the time of their leases, and the domain
+    /// with which they are shown names of owners; beside it a file lists those of version 3 that
+    /// have locks.
+    pub(crate) fn new(clients: Option<PathBuf>, lease: Duration, domain: Option<String>) -> Calls {
         let hosts = clients
             .as_deref()
             .map(|path| path.with_file_name(LOCK_HOSTS));
         let locks = LockManager::new(hosts, lock_manager::GRACE);
-        let memory = Arc::new(v4::Memory::new(clients, lease));
+        let memory = Arc::new(v4::Memory::new(clients, lease, domain));
         if let Some(end) = locks.grace_end() {
             memory.state().grace.others_reclaim_until(end);
         }

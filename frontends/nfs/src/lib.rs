@@ -55,3 +55,4 @@ pub mod v4;
 pub mod xdr;
 
 pub use nfs_server::{LEASE, NFS_PORT, NfsServer};
+pub use v4::is_domain;

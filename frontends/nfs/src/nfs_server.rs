@@ -63,7 +63,19 @@ impl NfsServer {
         clients: Option<PathBuf>,
         lease: Duration,
     ) -> Arc<NfsServer> {
-        let calls = Arc::new(Calls::new(clients, lease));
+        NfsServer::with_domain(threads, port, clients, lease, None)
+    }
+
+    /// As [`NfsServer::new`], and shows owners of files to clients of version 4 as names with this
+    /// domain ([`is_domain`](crate::is_domain)) instead of numbers.
+    pub fn with_domain(
+        threads: Arc<ServingThreads>,
+        port: u16,
+        clients: Option<PathBuf>,
+        lease: Duration,
+        domain: Option<String>,
+    ) -> Arc<NfsServer> {
+        let calls = Arc::new(Calls::new(clients, lease, domain));
         end_late_clients(Arc::downgrade(&calls), LOOK_EVERY.min(lease / 4));
         // Without it, clients of version 4.0 get no delegations, and others lose those that are in
         // the way of something after a lease.

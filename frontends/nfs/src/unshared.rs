@@ -18,7 +18,7 @@ pub struct UnsharedServer {
 impl Default for UnsharedServer {
     fn default() -> UnsharedServer {
         UnsharedServer {
-            calls: Calls::new(None, crate::LEASE),
+            calls: Calls::new(None, crate::LEASE, None),
             client: Client::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 700))),
         }
     }

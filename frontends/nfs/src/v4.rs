@@ -33,6 +33,7 @@ mod names;
 mod open_arguments;
 mod opening;
 mod operation;
+mod owner_names;
 mod owner_turns;
 mod owners;
 mod pseudo;
@@ -46,6 +47,7 @@ mod user_attributes;
 
 pub(crate) use compound::{Memory, minor_of, run};
 pub(crate) use held_ranges::HeldRanges;
+pub use owner_names::is_domain;
 pub(crate) use recalling::{begin as call_clients, have_returned};
 pub(crate) use state::reservation;
 

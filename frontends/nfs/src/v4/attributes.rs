@@ -1,16 +1,17 @@
 //! Attributes (`fattr4`): those of files, and those of folders above shares.
 
 use super::bitmap::Bitmap;
+use super::owner_names::OwnerNames;
 use super::pseudo::PseudoFolder;
 use super::status::Status;
 use crate::file_call::{FileCall, Realm};
 use crate::rpc::record::DATA_BYTES_MAX;
 use crate::xdr::{Reader, Writer};
+use tarn_engine::AccountKind;
 use tarn_engine::files::{
     AclType, Attributes, CaseSensitivity, ControlEntry, FileKind, ObjectId, PosixError,
     SetAttributes, SetTime, SpaceFacts, Timestamp, XattrMode, XattrStore,
 };
-use tarn_engine::{AccountKind, find_account};
 
 pub(crate) const TYPE: u32 = 1;
 pub(crate) const CHANGE: u32 = 3;
@@ -62,15 +63,16 @@ const WRITE_ONLY: Bitmap = Bitmap::of(&[TIME_ACCESS_SET, TIME_MODIFY_SET]);
 pub(crate) const EXCLUSIVE: Bitmap = Bitmap::of(&[MODE, OWNER, OWNER_GROUP]);
 
 /// What attributes say of the server.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts {
+#[derive(Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    pub(crate) names: &'a OwnerNames,
     pub(crate) minor: u32,
     pub(crate) lease_s: u32,
     /// Whether the files have NFSv4 lists.
     pub(crate) has_acls: bool,
 }
 
-impl Facts {
+impl Facts<'_> {
     /// The attributes that this version has.
     pub(crate) fn supported(self) -> Bitmap {
         let mut supported = match self.minor {
@@ -143,7 +145,7 @@ pub(crate) fn check_shown(wanted: &Bitmap) -> Result<(), Status> {
 }
 
 /// Appends those of the wanted attributes that there are.
-pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, facts: Facts) {
+pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, facts: Facts<'_>) {
     let (has_acls, has_list) = match subject {
         Subject::File { realm, acl, .. } => (has_acls(realm), acl.is_some()),
         Subject::Folder(_) => (false, false),
@@ -174,6 +176,9 @@ pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, fact
             ACL_SUPPORT => drop(values.u32(ALLOW_AND_DENY)),
             75 => EXCLUSIVE.put(&mut values),
             number => match subject {
+                _ if number == OWNER || number == OWNER_GROUP => {
+                    put_owner(&mut values, number, subject, facts.names);
+                }
                 Subject::File { acl, .. } if number == ACL => {
                     values.fixed(acl.as_deref().unwrap_or_default());
                 }
@@ -187,6 +192,19 @@ pub(crate) fn put(out: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>, fact
         }
     }
     out.opaque(values.as_slice());
+}
+
+/// Folders above shares are root's.
+fn put_owner(out: &mut Writer, number: u32, subject: &Subject<'_>, names: &OwnerNames) {
+    let (uid, gid) = match subject {
+        Subject::File { file, .. } => (file.uid, file.gid),
+        Subject::Folder(_) => (0, 0),
+    };
+    let text = match number {
+        OWNER => names.text_of(AccountKind::User, uid),
+        _ => names.text_of(AccountKind::Group, gid),
+    };
+    out.opaque(text.as_bytes());
 }
 
 fn put_of_file(
@@ -216,8 +234,6 @@ fn put_of_file(
         }
         MODE => drop(out.u32(file.permissions)),
         35 => drop(out.u32(u32::try_from(file.links).unwrap_or(u32::MAX))),
-        OWNER => drop(out.opaque(file.uid.to_string().as_bytes())),
-        OWNER_GROUP => drop(out.opaque(file.gid.to_string().as_bytes())),
         41 => drop(out.u32(file.device.major).u32(file.device.minor)),
         42 | 43 => drop(out.u64(space.available_bytes)),
         44 => drop(out.u64(space.total_bytes)),
@@ -245,7 +261,6 @@ fn put_of_folder(out: &mut Writer, number: u32, folder: &PseudoFolder) {
         29 => drop(out.u32(255)),
         MODE => drop(out.u32(0o555)),
         35 => drop(out.u32(2)),
-        OWNER | OWNER_GROUP => drop(out.opaque(b"0")),
         41 => drop(out.u32(0).u32(0)),
         47 | 50 | 52 | 53 => put_time(out, Timestamp::default()),
         other => unreachable!("attribute {other} is served"),
@@ -280,7 +295,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// The attributes that a client wants to set.
-pub(crate) fn decode<'a>(reader: &mut Reader<'a>, facts: Facts) -> Result<Wanted<'a>, Status> {
+pub(crate) fn decode<'a>(reader: &mut Reader<'a>, facts: Facts<'_>) -> Result<Wanted<'a>, Status> {
     let (set, values) = decode_raw(reader)?;
     let mut settable = SETTABLE;
     if facts.has_acls {
@@ -299,8 +314,10 @@ pub(crate) fn decode<'a>(reader: &mut Reader<'a>, facts: Facts) -> Result<Wanted
             SIZE => wanted.size = Some(reader.u64()?),
             ACL => acl = Some(list(&mut reader)?),
             MODE => wanted.permissions = Some(mode(reader.u32()?)?),
-            OWNER => wanted.uid = Some(account(&mut reader, AccountKind::User)?),
-            OWNER_GROUP => wanted.gid = Some(account(&mut reader, AccountKind::Group)?),
+            OWNER => wanted.uid = Some(account(&mut reader, AccountKind::User, facts.names)?),
+            OWNER_GROUP => {
+                wanted.gid = Some(account(&mut reader, AccountKind::Group, facts.names)?)
+            }
             TIME_ACCESS_SET => wanted.accessed = Some(set_time(&mut reader)?),
             _ => wanted.modified = Some(set_time(&mut reader)?),
         }
@@ -348,16 +365,11 @@ fn mode(mode: u32) -> Result<u32, Status> {
 }
 
 /// A number, or `name@domain` with a name of this machine.
-fn account(reader: &mut Reader<'_>, kind: AccountKind) -> Result<u32, Status> {
+fn account(reader: &mut Reader<'_>, kind: AccountKind, names: &OwnerNames) -> Result<u32, Status> {
     const NAME_BYTES_MAX: usize = 512;
     let text = std::str::from_utf8(reader.opaque(NAME_BYTES_MAX)?);
     let text = text.ok().filter(|text| !text.is_empty());
-    let text = text.ok_or(Status::INVAL)?;
-    if let Ok(number) = text.parse() {
-        return Ok(number);
-    }
-    let name = text.split_once('@').map_or(text, |(name, _)| name);
-    find_account(kind, name).ok_or(Status::BADOWNER)
+    names.number_of(kind, text.ok_or(Status::INVAL)?)
 }
 
 fn set_time(reader: &mut Reader<'_>) -> Result<SetTime, Status> {

@@ -1,6 +1,7 @@
 //! `COMPOUND`: operations one after the other, until one fails.
 
 use super::attributes::{Facts, has_acls};
+use super::owner_names::OwnerNames;
 use super::owners::{Ending, Kept, Turn};
 use super::pseudo::PseudoFolder;
 use super::sessions::{Replay, Sequenced};
@@ -42,15 +43,17 @@ pub(crate) struct Memory {
     pub(crate) recalls: Arc<RecallQueue<SharedFiles>>,
     /// For how long a client keeps its state without a word.
     pub(crate) lease: Duration,
+    pub(crate) names: OwnerNames,
 }
 
 impl Memory {
     /// With a file that lists the clients: those of an earlier server may reclaim what they had.
-    pub(crate) fn new(clients: Option<PathBuf>, lease: Duration) -> Memory {
+    pub(crate) fn new(clients: Option<PathBuf>, lease: Duration, domain: Option<String>) -> Memory {
         Memory {
             state: Mutex::new(State::new(clients, lease)),
             recalls: Arc::default(),
             lease,
+            names: OwnerNames::new(domain),
         }
     }
 
@@ -310,8 +313,9 @@ impl Compound<'_> {
     }
 
     /// What attributes say of the server.
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> Facts<'_> {
         Facts {
+            names: &self.memory.names,
             minor: self.minor,
             lease_s: u32::try_from(self.memory.lease.as_secs()).unwrap_or(u32::MAX),
             has_acls: match &self.current {

@@ -69,7 +69,7 @@ impl<'a> Open<'a> {
     pub(super) fn decode(
         head: &Head<'a>,
         reader: &mut Reader<'a>,
-        facts: Facts,
+        facts: Facts<'_>,
     ) -> Result<Open<'a>, Status> {
         const ACCESS: u32 = 0x3;
         let (access, wanted) = match facts.minor {
