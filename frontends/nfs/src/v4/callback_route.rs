@@ -82,7 +82,6 @@ impl State {
         let id = *client.sessions.iter().rev().find(can_call)?;
         let back = self.sessions.get_mut(&id)?.back.as_mut()?;
         let channel = back.channel()?;
-        // It counts also when it is not answered: it may have been carried out.
         back.sequence = back.sequence.wrapping_add(1);
         Some(Route::Session {
             id,
@@ -96,11 +95,18 @@ impl State {
 
     /// A call was not answered: the connection is called no more.
     pub(crate) fn route_failed(&mut self, client: u64, route: &Route) {
-        if let Route::Session { id, channel, .. } = route
+        if let Route::Session {
+            id,
+            channel,
+            sequence,
+            ..
+        } = route
             && let Some(session) = self.sessions.get_mut(id)
             && let Some(back) = &mut session.back
         {
             back.unbind(channel);
+            // The next call is the same one, and a repetition where the client has it.
+            back.sequence = sequence.wrapping_sub(1);
         }
         let has_other = self.clients.get(&client).is_some_and(|known| {
             let mut sessions = self.sessions_of(known);
