@@ -1,5 +1,5 @@
-//! `pynfs`: what RFC 7530 and RFC 8881 say of each operation of NFS versions 4.0 and 4.1, asked one
-//! by one.
+//! `pynfs`: what RFC 7530 and RFC 8881 say of each operation of NFS versions 4.0 and 4.1, and RFC
+//! 7862 and RFC 8276 of holes and extended attributes, asked one by one.
 //!
 //! # Mechanism
 //! The suite is not in Debian's archive nor on PyPI: it is cloned from its own repository, at the
@@ -47,6 +47,40 @@ const LEASE_S: &str = "10";
 /// Some tests wait for two leases, one after the other.
 const LIMIT: Duration = Duration::from_secs(1800);
 
+/// What is asked of a version. `all` of version 4.2 would be that of 4.1 once more.
+struct Version {
+    name: &'static str,
+    folder: &'static str,
+    minor: Option<&'static str>,
+    groups: &'static [&'static str],
+    /// These wait for leases.
+    slow_groups: &'static [&'static str],
+}
+
+const VERSIONS: [Version; 3] = [
+    Version {
+        name: "4.0",
+        folder: "nfs4.0",
+        minor: None,
+        groups: &["all"],
+        slow_groups: &["delegations"],
+    },
+    Version {
+        name: "4.1",
+        folder: "nfs4.1",
+        minor: Some("--minorversion=1"),
+        groups: &["all"],
+        slow_groups: &[],
+    },
+    Version {
+        name: "4.2",
+        folder: "nfs4.1",
+        minor: Some("--minorversion=2"),
+        groups: &["xattr", "sparse"],
+        slow_groups: &[],
+    },
+];
+
 /// Descriptions of protocols, below the folder where each is generated.
 const DESCRIPTIONS: [(&str, &[&str]); 5] = [
     ("rpc", &["rpc.x", "gss.x"]),
@@ -66,7 +100,7 @@ const DESCRIPTIONS: [(&str, &[&str]); 5] = [
     ("nfs4.0/lib/rpc/rpcsec", &["gss.x"]),
 ];
 
-/// Runs both suites. Only known tests may fail.
+/// Runs the suites. Only known tests may fail.
 pub fn pynfs(budget: Budget) -> Outcome {
     let Some(clone) = std::env::var_os("TARN_PYNFS").map(PathBuf::from) else {
         let missing = format!(
@@ -104,7 +138,8 @@ pub fn pynfs(budget: Budget) -> Outcome {
         mount: &mount,
     };
     let is_small = budget.is_small;
-    let verdicts = [place.run("4.0", is_small)?, place.run("4.1", is_small)?].concat();
+    let runs = VERSIONS.map(|version| place.run(version, is_small));
+    let verdicts = runs.into_iter().collect::<Outcome<Vec<_>>>()?.concat();
     instance.must("zpool", &["destroy", POOL])?;
     drop(instance);
     if !budget.keep {
@@ -168,27 +203,30 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// Runs the tests of a version.
-    fn run(&self, version: &str, is_small: bool) -> Outcome<Vec<Verdict>> {
-        let results = self.suite.join(format!("results-{version}.json"));
+    fn run(&self, version: Version, is_small: bool) -> Outcome<Vec<Verdict>> {
+        let results = self.suite.join(format!("results-{}.json", version.name));
         let mount = self.mount.display();
         let mut python = Command::new("python3");
         python
-            .current_dir(self.suite.join(format!("nfs{version}")))
+            .current_dir(self.suite.join(version.folder))
             .args(["testserver.py", "--maketree"])
             .arg(format!("--json={}", results.display()));
-        if version != "4.0" {
-            python.arg("--minorversion=1");
-        }
+        python.args(version.minor);
         python.arg(format!("127.0.0.1:{}{mount}", self.port));
-        python.arg("all");
-        if is_small {
-            python.args(["notimed", "nocourteous", "nocourtesy"]);
-        }
+        python.args(version.groups);
+        match is_small {
+            true => python.args(["notimed", "nocourteous", "nocourtesy"]),
+            false => python.args(version.slow_groups),
+        };
         let said = program::run(&mut python, LIMIT)?;
         let text = fs::read_to_string(&results);
-        let text = text
-            .map_err(|error| format!("pynfs {version} has no results: {error}\n{}", said.stdout))?;
-        verdicts(version, &serde_json::from_str(&text)?)
+        let text = text.map_err(|error| {
+            format!(
+                "pynfs {} has no results: {error}\n{}",
+                version.name, said.stdout
+            )
+        })?;
+        verdicts(version.name, &serde_json::from_str(&text)?)
     }
 }
 
