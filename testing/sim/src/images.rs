@@ -53,10 +53,10 @@ impl Judges {
     }
 }
 
-/// Removes the images of disks that have left the pool, and whose labels a power cut kept from being
-/// cleared: they have the number of a top-level vdev that has got another guid since, and OpenZFS
-/// takes what it finds last for the vdev of this number, whatever its txg. Its own administrators
-/// take such a disk out, or clear its labels by `zpool labelclear`.
+/// Removes the images of disks that have left the pool, and whose labels a power cut kept from
+/// being cleared: they have the number of a top-level vdev that has got another guid since, and
+/// OpenZFS takes what it finds last for the vdev of this number, whatever its txg. Its own
+/// administrators take such a disk out, or clear its labels by `zpool labelclear`.
 fn leave_out_departed(folder: &Path) -> std::io::Result<()> {
     let host = Host::real(RealOptions::default());
     let found = search(&host, &[folder.to_path_buf()]);

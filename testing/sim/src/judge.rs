@@ -25,8 +25,8 @@
 //!    be there alone, as long as it was not promised. Of a write that took fewer bytes than it was
 //!    given, only those are promised.
 //!
-//! 7. A copy (`copy_file_range`) is a transaction for each of its parts: its first parts may be there
-//!    alone, as long as it was not promised.
+//! 7. A copy (`copy_file_range`) is a transaction for each of its parts: its first parts may be
+//!    there alone, as long as it was not promised.
 //!
 //! All moments are tried.
 
