@@ -334,7 +334,7 @@ mod tests {
 
     impl Bench {
         fn new() -> Bench {
-            let calls = Calls::new(None, crate::LEASE);
+            let calls = Calls::new(None, crate::LEASE, None);
             calls.gss.use_mechanism(Box::new(Fake));
             Bench {
                 calls,
@@ -343,7 +343,7 @@ mod tests {
         }
 
         fn serve(&self, record: &[u8]) -> Answer {
-            let served = self.calls.serve(&self.client, Peer::Plain, record);
+            let served = self.calls.serve(&self.client, (Peer::Plain, None), record);
             let Served::Reply(reply) = served else {
                 assert!(matches!(served, Served::Nothing | Served::NoCall));
                 return None;
