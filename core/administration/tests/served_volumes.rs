@@ -135,8 +135,16 @@ fn volumes_of_a_pool_are_copied_to_each_other_by_clones_in_both_directions_at_on
     };
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| (0..20).for_each(|_| drop(copy(&two, &one, 0).unwrap())));
-            scope.spawn(|| (0..20).for_each(|_| drop(copy(&one, &two, HALF).unwrap())));
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    copy(&two, &one, 0).unwrap();
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    copy(&one, &two, HALF).unwrap();
+                }
+            });
         }
     });
     let is_whole = |held: &HeldVolume| {
