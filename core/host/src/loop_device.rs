@@ -340,10 +340,20 @@ impl LoopDevice {
 /// Linux's list of block devices.
 const BLOCK_DEVICES: &str = "/sys/block";
 
-/// Where Linux says the file of a device is.
+/// What Linux puts behind the path of a file whose name is gone, or is another file's by now.
+const NAME_IS_GONE: &[u8] = b" (deleted)";
+
+/// Where Linux says the file of a device is, or was when it got its device.
 fn file_of(number: u32) -> io::Result<PathBuf> {
     let bytes = attribute(number, "backing_file")?;
-    Ok(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+    Ok(path_in(bytes))
+}
+
+fn path_in(mut bytes: Vec<u8>) -> PathBuf {
+    if bytes.ends_with(NAME_IS_GONE) {
+        bytes.truncate(bytes.len() - NAME_IS_GONE.len());
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
 /// What Linux says of a device that has a file.
@@ -445,5 +455,20 @@ fn outcome(result: libc::c_int) -> io::Result<libc::c_int> {
     match result {
         -1 => Err(io::Error::last_os_error()),
         number => Ok(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_by_its_path_when_its_name_is_gone() {
+        let path = |text: &str| path_in(text.as_bytes().to_vec());
+        assert_eq!(path("/volumes/tank/a"), Path::new("/volumes/tank/a"));
+        assert_eq!(
+            path("/volumes/tank/a (deleted)"),
+            Path::new("/volumes/tank/a")
+        );
     }
 }

@@ -275,6 +275,44 @@ fn size_name_and_read_only_follow_while_it_is_open() {
     device.sync_all().unwrap();
 }
 
+/// Linux says of the file of the first device that its name is gone.
+#[test]
+fn the_device_of_a_renamed_volume_goes_when_another_volume_has_its_old_name() {
+    let Some(bench) = Bench::new() else { return };
+    let (first, administrator) = (bench.device("tank/v"), &bench.administrator);
+    let request = Rename {
+        from: "tank/v".to_string(),
+        to: "tank/w".to_string(),
+        ..Rename::default()
+    };
+    administrator.dataset_rename(&call(), request).unwrap();
+    let request = Create {
+        name: "tank/v".to_string(),
+        volume_bytes: Some(SIZE),
+        sparse: true,
+        ..Create::default()
+    };
+    administrator.dataset_create(&call(), request).unwrap();
+    let second = bench.device("tank/v");
+    assert_ne!(first, second);
+    let device = open(&first);
+    bench.set("volmode", "none");
+    let request = Set {
+        name: "tank/w".to_string(),
+        properties: vec![("volmode".to_string(), "none".to_string())],
+        ..Set::default()
+    };
+    administrator.dataset_set(&call(), request.clone()).unwrap();
+    assert!(bench.is_linked("tank/w"), "it is open");
+    drop(device);
+    administrator.dataset_set(&call(), request).unwrap();
+    for device in [first, second] {
+        let number = device.file_name().unwrap();
+        let file = Path::new("/sys/block").join(number).join("loop");
+        assert!(!file.exists(), "{} has a file", device.display());
+    }
+}
+
 #[test]
 fn a_snapshot_is_a_device_that_is_not_written_and_leaves_a_clean_loop_device() {
     let Some(bench) = Bench::new() else { return };
