@@ -13,8 +13,9 @@ use std::io::{Error, ErrorKind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a client may take to reply. A guess: it only notes what it is told.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client may take to reply. A guess: it only notes what it is told, but a busy one took
+/// more than five seconds.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Most bytes of a reply.
 const REPLY_BYTES_MAX: usize = 4096;
 /// The kind of a message that is a reply.
