@@ -37,10 +37,10 @@ pub use presence::Presence;
 pub use tarn_host::DeviceNumber;
 pub use tarn_host::loop_device;
 pub use tarn_host::{Account, AccountKind, account_of_user};
-pub use tarn_host::{account_name, find_account, groups_of_peer, gss};
-pub use tarn_host::{is_in_netgroup, machine_name};
 pub use tarn_host::{FileProject, Host, Pipe, PipeStopper, RealOptions};
+pub use tarn_host::{account_name, find_account, groups_of_peer, gss};
 pub use tarn_host::{caller, words_of};
+pub use tarn_host::{is_in_netgroup, machine_name};
 
 /// What front ends count, for `tarn kstat`.
 pub mod statistics {

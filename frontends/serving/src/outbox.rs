@@ -267,12 +267,7 @@ impl Outbox {
     }
 
     /// Writes until nothing is in line.
-    fn write_all(
-        &self,
-        turn: &mut Turn,
-        wire: &impl Wire,
-        waiting: Waiting,
-    ) -> Result<(), Errno> {
+    fn write_all(&self, turn: &mut Turn, wire: &impl Wire, waiting: Waiting) -> Result<(), Errno> {
         loop {
             if turn.messages == 0 {
                 let line = std::mem::take(&mut *self.line());
@@ -295,12 +290,7 @@ impl Outbox {
         }
     }
 
-    fn write(
-        &self,
-        turn: &mut Turn,
-        wire: &impl Wire,
-        waiting: Waiting,
-    ) -> Result<(), Errno> {
+    fn write(&self, turn: &mut Turn, wire: &impl Wire, waiting: Waiting) -> Result<(), Errno> {
         let (mut all, mut begins) = (Vec::with_capacity(turn.parts.len()), Vec::new());
         for part in &turn.parts {
             if self.has_data_alone && part.len() >= ALONE_BYTES_MIN && !all.is_empty() {
