@@ -58,7 +58,7 @@ struct Version {
 }
 
 /// The group `delegations` of version 4.0, but for the tests that ask for a write delegation, and
-/// those that ask whoever runs them to change files on the server meanwhile.
+/// those that ask a person to change files on the server meanwhile.
 const DELEGATIONS_OF_4_0: [&str; 19] = [
     "DELEG1", "DELEG2", "DELEG3a", "DELEG3b", "DELEG3c", "DELEG3d", "DELEG3e", "DELEG4", "DELEG5",
     "DELEG6", "DELEG7", "DELEG8", "DELEG9", "DELEG14", "DELEG15a", "DELEG15b", "DELEG15c",
