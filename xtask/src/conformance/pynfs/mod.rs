@@ -26,6 +26,8 @@ use crate::workspace::{Outcome, output, programs, remove_folder, run, scratch};
 
 /// The commit whose results the table stands for.
 const COMMIT: &str = "3c14d9e";
+/// Debian's Python, which has the modules of Debian's packages: another one may come first in PATH.
+const PYTHON: &str = "/usr/bin/python3";
 /// Where it is found.
 const REPOSITORY: &str = "https://github.com/kofemann/pynfs";
 
@@ -185,7 +187,7 @@ fn check_commit(clone: &Path) -> Outcome {
 
 /// Copies the suite, and generates what it needs.
 fn prepare(clone: &Path, suite: &Path) -> Outcome {
-    let has_ply = Command::new("python3")
+    let has_ply = Command::new(PYTHON)
         .args(["-c", "import ply"])
         .output()?;
     if !has_ply.status.success() {
@@ -194,7 +196,7 @@ fn prepare(clone: &Path, suite: &Path) -> Outcome {
     run(Command::new("cp").arg("-a").arg(clone).arg(suite))?;
     for (folder, descriptions) in DESCRIPTIONS {
         for description in descriptions {
-            let mut generate = Command::new("python3");
+            let mut generate = Command::new(PYTHON);
             generate.arg(suite.join("xdr/xdrgen.py")).arg(description);
             output(generate.current_dir(suite.join(folder)))?;
         }
@@ -214,7 +216,7 @@ impl Place<'_> {
     fn run(&self, version: Version, is_small: bool) -> Outcome<Vec<Verdict>> {
         let results = self.suite.join(format!("results-{}.json", version.name));
         let mount = self.mount.display();
-        let mut python = Command::new("python3");
+        let mut python = Command::new(PYTHON);
         python
             .current_dir(self.suite.join(version.folder))
             .args(["testserver.py", "--maketree"])
