@@ -187,9 +187,7 @@ fn check_commit(clone: &Path) -> Outcome {
 
 /// Copies the suite, and generates what it needs.
 fn prepare(clone: &Path, suite: &Path) -> Outcome {
-    let has_ply = Command::new(PYTHON)
-        .args(["-c", "import ply"])
-        .output()?;
+    let has_ply = Command::new(PYTHON).args(["-c", "import ply"]).output()?;
     if !has_ply.status.success() {
         debian_packages::install(&["python3-ply"])?;
     }
