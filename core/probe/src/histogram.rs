@@ -212,6 +212,11 @@ impl HistogramSnapshot {
         result
     }
 
+    /// The bucket, an index below [`BUCKET_COUNT`], that counts `value`.
+    pub fn bucket_of(value: u64) -> usize {
+        bucket_of(value)
+    }
+
     /// The lowest and highest value of a bucket.
     pub fn range_of(index: usize) -> (u64, u64) {
         bucket_range(index)

@@ -37,7 +37,9 @@ mod vdev_statistics;
 pub use histogram::{BUCKET_COUNT, Histogram, HistogramSnapshot, SUB_BITS};
 pub use kind::{OperationKind, Outcome, Protocol, Stage};
 pub use operation::{Clock, HolderId, Operation, StageTimer, What, Who};
-pub use record::{ClientId, DatasetId, OperationRecord, RECORD_BYTES};
+pub use record::{
+    ClientId, DatasetId, OperationRecord, RECORD_BYTES, pack_stage_ns, unpack_stage_ns,
+};
 pub use recorder::{Collector, Recorder, RecorderTotals, recorder};
 pub use registry::{Counter, Gauge, Instance, Registry, Snapshot, Value, registry};
 pub use statistics::{DatasetStatistics, KindStatistics, OperationStatistics, UnlinkedCounts};
