@@ -55,17 +55,35 @@
 //!
 //! [`OperationRecord`]: tarn_probe::OperationRecord
 
+mod breakdown;
 mod column_batch;
 mod column_packing;
+mod compiled;
 mod coverage;
+mod error;
+mod field;
 mod flight_recorder;
 mod key_table;
+mod predicate;
+mod predicate_json;
+mod predicate_text;
 mod ranks;
 mod segment;
+mod statement;
+mod tally;
+mod value_names;
 
+pub use breakdown::{Breakdown, DISCRETE_MAX, Measure};
 pub use column_batch::{BATCH_RECORDS, Batch, Column, ColumnSet, Mask, Numbers};
+pub use compiled::CompiledPredicate;
 pub use coverage::Collected;
+pub use error::{LiveError, Place, PredicateError, QueryError, Wrong};
+pub use field::{Cause, Field, Values};
 pub use flight_recorder::{
     DEFAULT_BUDGET_BYTES, FlightRecorder, LEAST_BUDGET_BYTES, RecorderState,
 };
 pub use key_table::Key;
+pub use predicate::{Comparison, Operator, Predicate};
+pub use statement::Statement;
+pub use tally::Tally;
+pub use value_names::ValueNames;

@@ -1,0 +1,324 @@
+//! Fields: what operations can be broken down and filtered by.
+//!
+//! # Mechanism
+//! A field is read from columns of a batch. A discrete field gives a key, such as the number of a
+//! client; a breakdown counts by it. A numeric field gives a number; a heat map counts by the
+//! bucket of `probe`'s log-linear histogram that it falls in.
+//!
+//! # Invariants
+//! - Each operation has exactly one key of each discrete field, so the counts of a breakdown add up
+//!   to the total.
+//!
+//! # What records lack
+//! `lib.rs` lists the fields of the specification that need more than records have.
+
+use tarn_probe::{Outcome, Stage};
+
+use crate::column_batch::{Batch, Column, ColumnSet, has_outcome};
+
+/// What operations are broken down or filtered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Field {
+    /// By which way it came: `nfs3`, `fuse`.
+    Protocol,
+    /// The kind of operation: `read`, `getattr`.
+    Operation,
+    /// The client, as its front end numbered it.
+    Client,
+    /// The user's numeric id.
+    User,
+    /// The dataset, as `probe` numbers them.
+    Dataset,
+    /// Dataset and object number.
+    File,
+    /// What explains the latency first: see [`Cause`].
+    Cause,
+    /// All that happened, as one set: a breakdown counts each combination, `=` asks whether the
+    /// outcome is in it.
+    Outcomes,
+    /// The stage with the most time.
+    SlowestStage,
+    /// Whether it was asked to be durable before it was answered.
+    Synchronous,
+    /// Whether it continued where the one before it ended.
+    Sequential,
+    /// Whether it failed.
+    Failed,
+    /// Nanoseconds from begin to end.
+    Latency,
+    /// Bytes.
+    Size,
+    /// Where in the object, in bytes.
+    Offset,
+    /// Nanoseconds of one stage.
+    StageTime(Stage),
+}
+
+/// How a field's values are read and compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// Keys with names: they are equal or not.
+    Names,
+    /// Numeric ids: they are equal or not, and have an order.
+    Ids,
+    /// Nanoseconds.
+    Durations,
+    /// Bytes.
+    Bytes,
+}
+
+/// The stage that [`Field::SlowestStage`] gives where no stage has any time.
+pub(crate) const NO_STAGE: u64 = Stage::COUNT as u64;
+
+/// What explains the latency of an operation: of all its outcomes the one that weighs most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// None of the others: no block was needed.
+    None,
+    /// A block was found in the cache.
+    CacheHit,
+    /// It was answered from data not stored yet.
+    Dirty,
+    /// Another operation was already reading the block.
+    CacheInFlight,
+    /// A block came from the second level of the cache.
+    SecondLevel,
+    /// A block came from a device of the pool.
+    Disk,
+    /// The intent log was written.
+    Log,
+    /// The write throttle delayed it.
+    Throttled,
+    /// It failed.
+    Error,
+}
+
+impl Cause {
+    /// All, from the one that weighs least to the one that weighs most; each at the place of its
+    /// number.
+    pub const ALL: [Cause; 9] = [
+        Cause::None,
+        Cause::CacheHit,
+        Cause::Dirty,
+        Cause::CacheInFlight,
+        Cause::SecondLevel,
+        Cause::Disk,
+        Cause::Log,
+        Cause::Throttled,
+        Cause::Error,
+    ];
+
+    /// The name shown to people.
+    pub fn name(self) -> &'static str {
+        self.outcome().map_or("none", Outcome::name)
+    }
+
+    /// Its number, as a key has it.
+    pub fn number(self) -> u64 {
+        self as u64
+    }
+
+    /// The outcome that it is.
+    fn outcome(self) -> Option<Outcome> {
+        match self {
+            Cause::None => None,
+            Cause::CacheHit => Some(Outcome::CacheHit),
+            Cause::Dirty => Some(Outcome::Dirty),
+            Cause::CacheInFlight => Some(Outcome::CacheInFlight),
+            Cause::SecondLevel => Some(Outcome::SecondLevel),
+            Cause::Disk => Some(Outcome::Disk),
+            Cause::Log => Some(Outcome::Log),
+            Cause::Throttled => Some(Outcome::Throttled),
+            Cause::Error => Some(Outcome::Error),
+        }
+    }
+
+    /// The cause of an operation with these outcomes.
+    pub fn of(outcome_bits: u64) -> Cause {
+        let is_cause = |cause: &Cause| {
+            (cause.outcome()).is_none_or(|outcome| has_outcome(outcome_bits, outcome))
+        };
+        let mut heaviest_first = Cause::ALL.into_iter().rev();
+        heaviest_first.find(is_cause).unwrap_or(Cause::None)
+    }
+}
+
+/// Fields that have one name, with other names that are accepted: those of Fishworks.
+const NAMED: [(Field, &[&str]); 15] = [
+    (Field::Protocol, &["protocol", "version"]),
+    (Field::Operation, &["op", "operation", "type", "command"]),
+    (Field::Client, &["client", "initiator", "host"]),
+    (Field::User, &["user", "uid"]),
+    (Field::Dataset, &["dataset", "share", "lun", "project"]),
+    (Field::File, &["file", "filename", "path"]),
+    (Field::Cause, &["cause", "hit/miss"]),
+    (Field::Outcomes, &["outcome"]),
+    (Field::SlowestStage, &["slowest_stage", "stage"]),
+    (Field::Synchronous, &["synchronous", "sync"]),
+    (Field::Sequential, &["sequential"]),
+    (Field::Failed, &["failed", "error"]),
+    (Field::Latency, &["latency"]),
+    (Field::Size, &["size"]),
+    (Field::Offset, &["offset"]),
+];
+
+impl Field {
+    /// All fields.
+    pub fn all() -> impl Iterator<Item = Field> {
+        let stages = Stage::ALL.iter().map(|stage| Field::StageTime(*stage));
+        NAMED.iter().map(|(field, _)| *field).chain(stages)
+    }
+
+    /// Its name: `op`, `latency`, `device_time`.
+    pub fn name(self) -> String {
+        match self {
+            Field::StageTime(stage) => format!("{}_time", stage.name()),
+            other => {
+                let names = NAMED.iter().find(|(field, _)| *field == other);
+                names.expect("each field but stages is in the list").1[0].to_owned()
+            }
+        }
+    }
+
+    /// The field of a name, or of one of its other names.
+    pub fn from_name(name: &str) -> Option<Field> {
+        let named = NAMED.iter().find(|(_, names)| names.contains(&name));
+        let of_stage = || {
+            let stage = name.strip_suffix("_time")?;
+            let stage = Stage::ALL.iter().find(|known| known.name() == stage)?;
+            Some(Field::StageTime(*stage))
+        };
+        named.map(|(field, _)| *field).or_else(of_stage)
+    }
+
+    /// How its values are read and compared.
+    pub fn values(self) -> Values {
+        match self {
+            Field::Latency | Field::StageTime(_) => Values::Durations,
+            Field::Size | Field::Offset => Values::Bytes,
+            Field::User => Values::Ids,
+            _ => Values::Names,
+        }
+    }
+
+    /// Whether it has numbers, of which heat maps are made; the others are broken down by key.
+    pub fn is_numeric(self) -> bool {
+        matches!(self.values(), Values::Durations | Values::Bytes)
+    }
+
+    /// The columns that it is read from.
+    pub fn columns(self) -> ColumnSet {
+        let none = ColumnSet::default();
+        match self {
+            Field::File => none.with(Column::Dataset).with(Column::Object),
+            Field::SlowestStage => Stage::ALL
+                .iter()
+                .fold(none, |set, stage| set.with(Column::Stage(*stage))),
+            other => none.with(other.column()),
+        }
+    }
+
+    /// The column that it is read from, of those columns the first.
+    pub(crate) fn column(self) -> Column {
+        match self {
+            Field::Protocol => Column::Protocol,
+            Field::Operation => Column::Kind,
+            Field::Client => Column::Client,
+            Field::User => Column::User,
+            Field::Dataset | Field::File => Column::Dataset,
+            Field::Cause
+            | Field::Outcomes
+            | Field::Synchronous
+            | Field::Sequential
+            | Field::Failed => Column::Outcome,
+            Field::SlowestStage => Column::Stage(Stage::Protocol),
+            Field::Latency => Column::Latency,
+            Field::Size => Column::Size,
+            Field::Offset => Column::Offset,
+            Field::StageTime(stage) => Column::Stage(stage),
+        }
+    }
+
+    /// Its value for one operation of a batch, as 64 bits: for a file only the object.
+    pub(crate) fn number(self, batch: &Batch, place: usize) -> u64 {
+        let number = |column| batch.numbers(column)[place];
+        let is_marked = |outcome| u64::from(has_outcome(number(Column::Outcome), outcome));
+        match self {
+            Field::File => number(Column::Object),
+            Field::Cause => Cause::of(number(Column::Outcome)).number(),
+            Field::Synchronous => is_marked(Outcome::Synchronous),
+            Field::Sequential => is_marked(Outcome::Sequential),
+            Field::Failed => is_marked(Outcome::Error),
+            Field::SlowestStage => slowest_stage(batch, place),
+            other => number(other.column()),
+        }
+    }
+
+    /// Its key for one operation of a batch. Of a file: the dataset in the upper 64 bits, the
+    /// object in the lower.
+    pub fn key(self, batch: &Batch, place: usize) -> u128 {
+        let number = u128::from(self.number(batch, place));
+        match self {
+            Field::File => u128::from(batch.numbers(Column::Dataset)[place]) << 64 | number,
+            _ => number,
+        }
+    }
+}
+
+fn slowest_stage(batch: &Batch, place: usize) -> u64 {
+    let mut slowest = (NO_STAGE, 0);
+    for stage in Stage::ALL {
+        let time_ns = batch.numbers(Column::Stage(*stage))[place];
+        if time_ns > slowest.1 {
+            slowest = (u64::from(stage.number()), time_ns);
+        }
+    }
+    slowest.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_is_found_by_its_name_and_no_name_means_two() {
+        for field in Field::all() {
+            assert_eq!(Field::from_name(&field.name()), Some(field));
+        }
+        let mut names: Vec<&str> = NAMED
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert_eq!(
+            Field::from_name("device_queue_time"),
+            Some(Field::StageTime(Stage::DeviceQueue))
+        );
+        assert_eq!(Field::from_name("nothing_time"), None);
+    }
+
+    #[test]
+    fn the_heaviest_outcome_is_the_cause() {
+        let bits = |outcomes: &[Outcome]| {
+            u64::from(
+                outcomes
+                    .iter()
+                    .fold(0, |bits, outcome| bits | outcome.bit()),
+            )
+        };
+        assert_eq!(Cause::of(0), Cause::None);
+        assert_eq!(Cause::of(bits(&[Outcome::Sequential])), Cause::None);
+        assert_eq!(
+            Cause::of(bits(&[Outcome::CacheHit, Outcome::Disk])),
+            Cause::Disk
+        );
+        assert_eq!(Cause::of(u64::MAX), Cause::Error);
+        for (number, cause) in Cause::ALL.into_iter().enumerate() {
+            assert_eq!(cause.number(), number as u64);
+        }
+    }
+}
