@@ -67,6 +67,7 @@ mod key_table;
 mod predicate;
 mod predicate_json;
 mod predicate_text;
+mod query;
 mod ranks;
 mod segment;
 mod statement;
@@ -84,6 +85,9 @@ pub use flight_recorder::{
 };
 pub use key_table::Key;
 pub use predicate::{Comparison, Operator, Predicate};
+pub use query::{
+    Answer, CELLS_MAX, ColumnState, Group, LISTED_MAX, Operations, Order, Query, Series,
+};
 pub use statement::Statement;
 pub use tally::Tally;
 pub use value_names::ValueNames;
