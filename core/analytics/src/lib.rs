@@ -56,6 +56,7 @@
 //! [`OperationRecord`]: tarn_probe::OperationRecord
 
 mod breakdown;
+mod collector;
 mod column_batch;
 mod column_packing;
 mod compiled;
@@ -64,9 +65,11 @@ mod error;
 mod field;
 mod flight_recorder;
 mod key_table;
+mod live;
 mod predicate;
 mod predicate_json;
 mod predicate_text;
+mod probes;
 mod query;
 mod ranks;
 mod segment;
@@ -75,6 +78,7 @@ mod tally;
 mod value_names;
 
 pub use breakdown::{Breakdown, DISCRETE_MAX, Measure};
+pub use collector::{Analytics, CollectorThread};
 pub use column_batch::{BATCH_RECORDS, Batch, Column, ColumnSet, Mask, Numbers};
 pub use compiled::CompiledPredicate;
 pub use coverage::Collected;
@@ -84,6 +88,7 @@ pub use flight_recorder::{
     DEFAULT_BUDGET_BYTES, FlightRecorder, LEAST_BUDGET_BYTES, RecorderState,
 };
 pub use key_table::Key;
+pub use live::{INSTRUMENTATIONS_MAX, InstrumentationId, LiveResults, LiveSecond};
 pub use predicate::{Comparison, Operator, Predicate};
 pub use query::{
     Answer, CELLS_MAX, ColumnState, Group, LISTED_MAX, Operations, Order, Query, Series,

@@ -4,5 +4,11 @@
 use tarn_host::Rank;
 use tarn_host::ranks::LEAF;
 
+/// What the collector has of its last pass.
+pub(crate) const PASS: Rank = Rank::new(LEAF + 40, "analytics pass");
+/// The live instrumentations.
+pub(crate) const LIVE: Rank = Rank::new(LEAF + 41, "analytics live");
 /// The segments of the flight recorder.
 pub(crate) const HELD: Rank = Rank::new(LEAF + 42, "flight recorder");
+/// Whether the collector thread is to end.
+pub(crate) const STOP: Rank = Rank::new(LEAF + 43, "analytics stop");

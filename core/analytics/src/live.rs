@@ -1,0 +1,318 @@
+//! Live instrumentations: statistics that are counted as operations come.
+//!
+//! # Mechanism
+//! The collector hands each batch to all instrumentations: the request path has no part in it. An
+//! instrumentation counts by seconds of the clock of operations. A second is open until
+//! [`GRACE_NS`] after its end, and counts up to [`OPEN_KEYS_MAX`] keys; then it keeps the largest
+//! ones, and the others join `other`. An instrumentation that was not read for [`IDLE_NS`] ends.
+//!
+//! # Invariants
+//! - In each second the groups and `other` add up to the total, also for operations that come late.
+//! - All instrumentations together take at most some 64 MiB.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::breakdown::Breakdown;
+use crate::column_batch::{Batch, Column, Mask};
+use crate::compiled::CompiledPredicate;
+use crate::error::LiveError;
+use crate::key_table::{Key, KeyTable};
+use crate::tally::Tally;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// How long after its end a second gets operations that come late: passes of the collector are 50
+/// ms apart.
+const GRACE_NS: u64 = SECOND_NS;
+/// Without being read for so long, an instrumentation ends. Cloud Analytics kept them that long.
+const IDLE_NS: u64 = 600 * SECOND_NS;
+/// Seconds that are held, if their tallies take little room.
+const SECONDS_MAX: usize = 600;
+/// Instrumentations at once.
+pub const INSTRUMENTATIONS_MAX: usize = 32;
+/// What the seconds of one may take.
+const BYTES_MAX: usize = 1 << 20;
+/// Keys of an open second. A key that comes later than those is in `other`: no such key has more
+/// than that; the flight recorder ranks all keys.
+const OPEN_KEYS_MAX: usize = 256;
+
+/// The number of an instrumentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InstrumentationId(pub u64);
+
+/// All instrumentations.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    all: BTreeMap<InstrumentationId, Instrumentation>,
+    last_id: u64,
+}
+
+#[derive(Debug)]
+struct Instrumentation {
+    predicate: CompiledPredicate,
+    breakdown: Breakdown,
+    keys_max: usize,
+    began_ns: u64,
+    read_ns: u64,
+    seconds: VecDeque<Second>,
+    /// Operations of seconds that are no longer held.
+    late: u64,
+}
+
+#[derive(Debug)]
+struct Second {
+    number: u64,
+    is_open: bool,
+    total: Tally,
+    keys: KeyTable,
+    tallies: Vec<Tally>,
+    other: Tally,
+    /// What it takes, since it is closed: operations that come late add little. 0 while it is open.
+    bytes: usize,
+}
+
+/// What an instrumentation counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveResults {
+    /// Since when it counts, by the clock of operations: what ended before is in the flight
+    /// recorder only.
+    pub began_ns: u64,
+    /// Seconds in which something was counted, oldest first. A second that is not here had no such
+    /// operation, or was not collected: [`FlightRecorder::coverage`] tells.
+    ///
+    /// [`FlightRecorder::coverage`]: crate::FlightRecorder::coverage
+    pub seconds: Vec<LiveSecond>,
+    /// Operations that came when their second was no longer held.
+    pub late: u64,
+}
+
+/// One second of an instrumentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSecond {
+    /// Which second of the clock of operations.
+    pub second: u64,
+    /// Whether it may still become more.
+    pub is_open: bool,
+    /// All operations.
+    pub total: Tally,
+    /// By key, the largest sum first.
+    pub groups: Vec<(Key, Tally)>,
+    /// Operations of other keys; without discrete fields, all.
+    pub other: Tally,
+}
+
+impl Live {
+    /// Begins to count.
+    pub(crate) fn add(
+        &mut self,
+        predicate: CompiledPredicate,
+        breakdown: Breakdown,
+        keys_max: usize,
+        now_ns: u64,
+    ) -> Result<InstrumentationId, LiveError> {
+        if self.all.len() >= INSTRUMENTATIONS_MAX {
+            return Err(LiveError::TooMany {
+                max: INSTRUMENTATIONS_MAX,
+            });
+        }
+        self.last_id += 1;
+        let id = InstrumentationId(self.last_id);
+        let instrumentation = Instrumentation {
+            predicate,
+            breakdown,
+            keys_max: keys_max.min(OPEN_KEYS_MAX),
+            began_ns: now_ns,
+            read_ns: now_ns,
+            seconds: VecDeque::new(),
+            late: 0,
+        };
+        self.all.insert(id, instrumentation);
+        Ok(id)
+    }
+
+    /// Ends one. Says whether there was one.
+    pub(crate) fn remove(&mut self, id: InstrumentationId) -> bool {
+        self.all.remove(&id).is_some()
+    }
+
+    /// The instrumentations that count.
+    pub(crate) fn ids(&self) -> Vec<InstrumentationId> {
+        self.all.keys().copied().collect()
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Counts a batch, of which all columns are filled.
+    pub(crate) fn count(&mut self, batch: &Batch) {
+        for instrumentation in self.all.values_mut() {
+            instrumentation.count(batch);
+        }
+    }
+
+    /// Closes seconds, and ends what is idle.
+    pub(crate) fn tend(&mut self, now_ns: u64) {
+        self.all
+            .retain(|_, one| now_ns.saturating_sub(one.read_ns) < IDLE_NS);
+        for instrumentation in self.all.values_mut() {
+            instrumentation.close_seconds(now_ns);
+        }
+    }
+
+    /// What one has counted from a second on; `None` when it has ended.
+    pub(crate) fn read(
+        &mut self,
+        id: InstrumentationId,
+        from_second: u64,
+        now_ns: u64,
+    ) -> Option<LiveResults> {
+        let instrumentation = self.all.get_mut(&id)?;
+        instrumentation.read_ns = now_ns;
+        let seconds = instrumentation.seconds.iter();
+        let seconds = seconds.filter(|second| second.number >= from_second);
+        Some(LiveResults {
+            began_ns: instrumentation.began_ns,
+            seconds: seconds
+                .map(|second| second.shown(instrumentation.keys_max))
+                .collect(),
+            late: instrumentation.late,
+        })
+    }
+}
+
+impl Instrumentation {
+    fn count(&mut self, batch: &Batch) {
+        let meant = self.predicate.mask(batch, Mask::first(batch.len()));
+        let ended = batch.numbers(Column::Ended);
+        meant.for_each(|place| {
+            let number = ended[place] / SECOND_NS;
+            let Some(second) = second_of(&mut self.seconds, number) else {
+                self.late += 1;
+                return;
+            };
+            self.breakdown.add(&mut second.total, batch, place);
+            let tally = match self.breakdown.by().is_empty() {
+                true => &mut second.other,
+                false => second.tally(&self.breakdown.key(batch, place)),
+            };
+            self.breakdown.add(tally, batch, place);
+        });
+    }
+
+    fn close_seconds(&mut self, now_ns: u64) {
+        let keys_max = self.keys_max;
+        let is_due = |second: &Second| {
+            let end_ns = (second.number + 1).saturating_mul(SECOND_NS);
+            second.is_open && end_ns.saturating_add(GRACE_NS) <= now_ns
+        };
+        let due = self.seconds.iter_mut().filter(|second| is_due(second));
+        if due.map(|second| second.close(keys_max)).count() == 0 {
+            return;
+        }
+        let mut bytes: usize = self.seconds.iter().map(|second| second.bytes).sum();
+        while (bytes > BYTES_MAX || self.seconds.len() > SECONDS_MAX)
+            && self.seconds.front().is_some_and(|second| !second.is_open)
+            && let Some(oldest) = self.seconds.pop_front()
+        {
+            bytes -= oldest.bytes;
+        }
+    }
+}
+
+/// The second of that number, which is made if it is not older than all that are held.
+fn second_of(seconds: &mut VecDeque<Second>, number: u64) -> Option<&mut Second> {
+    let place = seconds.partition_point(|second| second.number < number);
+    if seconds
+        .get(place)
+        .is_none_or(|second| second.number != number)
+    {
+        let is_older_than_all = place == 0 && !seconds.is_empty();
+        if is_older_than_all && seconds.iter().any(|second| !second.is_open) {
+            return None;
+        }
+        seconds.insert(place, Second::new(number));
+    }
+    seconds.get_mut(place)
+}
+
+impl Second {
+    fn new(number: u64) -> Second {
+        Second {
+            number,
+            is_open: true,
+            total: Tally::default(),
+            keys: KeyTable::default(),
+            tallies: Vec::new(),
+            other: Tally::default(),
+            bytes: 0,
+        }
+    }
+
+    /// Where an operation with this key is counted.
+    fn tally(&mut self, key: &Key) -> &mut Tally {
+        let number = match self.is_open {
+            true => self.keys.find_or_add(key, OPEN_KEYS_MAX),
+            false => self.keys.find(key),
+        };
+        match number {
+            None => &mut self.other,
+            Some(number) => {
+                if number == self.tallies.len() {
+                    self.tallies.push(Tally::default());
+                }
+                &mut self.tallies[number]
+            }
+        }
+    }
+
+    /// The numbers of the keys, the largest sum first.
+    fn ranked(&self) -> Vec<usize> {
+        let mut numbers: Vec<usize> = (0..self.tallies.len()).collect();
+        numbers.sort_by_key(|number| (u64::MAX - self.tallies[*number].sum, *number));
+        numbers
+    }
+
+    /// Keeps only the largest keys.
+    fn close(&mut self, keys_max: usize) {
+        let (mut keys, mut tallies) = (KeyTable::default(), Vec::new());
+        for number in self.ranked() {
+            if tallies.len() < keys_max {
+                keys.find_or_add(&self.keys.keys()[number], keys_max);
+                tallies.push(std::mem::take(&mut self.tallies[number]));
+            } else {
+                self.other.merge(&self.tallies[number]);
+            }
+        }
+        (self.keys, self.tallies) = (keys, tallies);
+        self.is_open = false;
+        self.bytes = self.counted_bytes();
+    }
+
+    fn counted_bytes(&self) -> usize {
+        let tallies = self.tallies.iter().chain([&self.total, &self.other]);
+        size_of::<Second>()
+            + self.keys.bytes()
+            + tallies
+                .map(|tally| size_of::<Tally>() + tally.bytes())
+                .sum::<usize>()
+    }
+
+    fn shown(&self, keys_max: usize) -> LiveSecond {
+        let mut other = self.other.clone();
+        let mut groups = Vec::new();
+        for number in self.ranked() {
+            match groups.len() < keys_max {
+                true => groups.push((self.keys.keys()[number], self.tallies[number].clone())),
+                false => other.merge(&self.tallies[number]),
+            }
+        }
+        LiveSecond {
+            second: self.number,
+            is_open: self.is_open,
+            total: self.total.clone(),
+            groups,
+            other,
+        }
+    }
+}
