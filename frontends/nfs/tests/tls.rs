@@ -28,9 +28,8 @@ struct Secured {
 fn secured() -> Secured {
     let (bench, authority) = (Bench::new(), Authority::new());
     let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = authority.certify().write(folder.path()).unwrap();
-    let client_ca = folder.path().join("ca.pem");
-    std::fs::write(&client_ca, authority.pem()).unwrap();
+    let written = authority.write_server_files(folder.path()).unwrap();
+    let [certificate, key, client_ca] = written;
     let files = CertificateFiles {
         certificate,
         key,

@@ -33,9 +33,8 @@ struct Bench {
 impl Bench {
     fn new(rules: Rules) -> Bench {
         let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
-        let (certificate, key) = authority.certify().write(folder.path()).unwrap();
-        let client_ca = folder.path().join("ca.pem");
-        std::fs::write(&client_ca, authority.pem()).unwrap();
+        let written = authority.write_server_files(folder.path()).unwrap();
+        let [certificate, key, client_ca] = written;
         let files = CertificateFiles {
             certificate,
             key,

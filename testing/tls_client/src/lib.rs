@@ -66,6 +66,18 @@ impl Authority {
         }
     }
 
+    /// Writes what a server needs into files of a folder: a certificate, its key, and the
+    /// certificate of this authority, by which it knows clients. Gives their paths.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write_server_files(&self, folder: &Path) -> std::io::Result<[PathBuf; 3]> {
+        let (certificate, key) = self.certify().write(folder)?;
+        let client_ca = folder.join("ca.pem");
+        std::fs::write(&client_ca, self.pem())?;
+        Ok([certificate, key, client_ca])
+    }
+
     /// Does the handshake of a client that trusts this authority, and shows this certificate if
     /// any.
     ///

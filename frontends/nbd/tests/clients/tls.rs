@@ -16,9 +16,8 @@ impl Secured {
         let authority = Authority::new();
         let bench = Bench::new();
         let folder = bench.folder.path();
-        let (certificate, key) = authority.certify().write(folder).unwrap();
-        let client_ca = folder.join("ca.pem");
-        std::fs::write(&client_ca, authority.pem()).unwrap();
+        let written = authority.write_server_files(folder).unwrap();
+        let [certificate, key, client_ca] = written;
         let files = CertificateFiles {
             certificate,
             key,
