@@ -82,10 +82,7 @@ impl Pool {
         self.heartbeats.stop();
         self.cache().stop_feeding();
         self.txgs().stop();
-        self.stop_scan_workers();
-        self.end_sync();
-        // The last txg may have started workers once more.
-        self.stop_scan_workers();
+        self.end_scan_workers();
         self.end_sync();
         self.txgs().forget_dirty();
         self.cache().forget_all();

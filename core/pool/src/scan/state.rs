@@ -11,7 +11,7 @@ use tarn_ondisk::units::ObjectId;
 
 /// The state of the scan.
 const PROGRESS: Rank = Rank::new(tarn_host::ranks::POOL + 46, "scan progress");
-/// The handles of the workers.
+/// The workers.
 const WORKERS: Rank = Rank::new(tarn_host::ranks::POOL + 47, "scan workers");
 
 /// The scrub of known errors.
@@ -27,10 +27,18 @@ pub(crate) struct KnownErrors {
     pub(crate) paused_since_s: u64,
 }
 
+/// The threads that verify what the walk has found.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    pub(crate) threads: Vec<JoinHandle<()>>,
+    /// The pool is closed: none is started any more.
+    pub(crate) have_ended: bool,
+}
+
 /// The scan of a pool.
 pub(crate) struct Scans {
     pub(crate) progress: Mutex<Progress>,
-    pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) workers: Mutex<Workers>,
     pub(crate) known_errors: Mutex<KnownErrors>,
 }
 
@@ -38,7 +46,7 @@ impl Scans {
     pub(crate) fn new() -> Scans {
         Scans {
             progress: Mutex::new(PROGRESS, Progress::default()),
-            workers: Mutex::new(WORKERS, Vec::new()),
+            workers: Mutex::new(WORKERS, Workers::default()),
             known_errors: Mutex::new(KNOWN_ERRORS, KnownErrors::default()),
         }
     }

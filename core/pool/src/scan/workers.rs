@@ -35,14 +35,15 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const RETRIES_MAX: usize = 50;
 
 impl Pool {
-    /// Starts the threads of a scan, unless they run.
+    /// Starts the threads of a scan, unless they run, or [have ended](Pool::end_scan_workers).
     pub(super) fn start_scan_workers(&self) {
         let pool = self.this.get().and_then(std::sync::Weak::upgrade);
         let Some(pool) = pool else {
             return;
         };
         let mut workers = self.scans.workers.lock();
-        if workers.iter().any(|worker| !worker.is_finished()) {
+        let is_running = workers.threads.iter().any(|worker| !worker.is_finished());
+        if workers.have_ended || is_running {
             return;
         }
         self.io().scan_queue().reopen();
@@ -52,15 +53,26 @@ impl Pool {
             let pool = pool.clone();
             let name = format!("tarn-scan-{number}-{}", self.name());
             let work = move || verify_runs(&pool);
-            workers.push(self.host().spawn_background(&name, work));
+            workers
+                .threads
+                .push(self.host().spawn_background(&name, work));
         }
     }
 
     /// Ends the threads of a scan. They are joined when the pool is closed.
     pub(crate) fn stop_scan_workers(&self) {
+        let mut workers = self.scans.workers.lock();
         self.io().scan_queue().close();
-        let workers = std::mem::take(&mut *self.scans.workers.lock());
-        self.sync_threads.lock().extend(workers);
+        let threads = std::mem::take(&mut workers.threads);
+        drop(workers);
+        self.sync_threads.lock().extend(threads);
+    }
+
+    /// Ends the threads of a scan for good: the last txgs of a pool that is closed start none,
+    /// which would never be told to end.
+    pub(crate) fn end_scan_workers(&self) {
+        self.scans.workers.lock().have_ended = true;
+        self.stop_scan_workers();
     }
 
     /// Adds the outcomes of a run to the scan.
