@@ -91,6 +91,16 @@ impl Space {
     /// loaded.
     #[doc(alias = "metaslab_disable")]
     pub fn hold_metaslab(self: &Arc<Self>, vdev: VdevId, index: u64) -> Option<MetaslabHold> {
+        self.hold(vdev, index, true)
+    }
+
+    /// Like [`hold_metaslab`](Space::hold_metaslab), for the owner of another hold: it is None
+    /// also where that one would wait.
+    pub fn try_hold_metaslab(self: &Arc<Self>, vdev: VdevId, index: u64) -> Option<MetaslabHold> {
+        self.hold(vdev, index, false)
+    }
+
+    fn hold(self: &Arc<Self>, vdev: VdevId, index: u64, waits: bool) -> Option<MetaslabHold> {
         let at = as_index(index);
         let mut state = self.lock_state();
         loop {
@@ -100,6 +110,9 @@ impl Space {
             }
             let has_room = metaslab.is_held() || state.held_count(vdev) < HELD_MAX;
             if state.waiting_allocations > 0 || !has_room {
+                if !waits {
+                    return None;
+                }
                 self.wait_for_holds(&mut state);
             } else if !metaslab.is_here() {
                 state = self.load_if_away(state, vdev, at);
@@ -194,9 +207,23 @@ mod tests {
             while !hold.is_wanted() {
                 std::thread::yield_now();
             }
+            assert!(space.try_hold_metaslab(VDEV, 0).is_none());
             drop(hold);
             assert_eq!(waiting.join().unwrap(), VdevOffset::ZERO);
         });
+    }
+
+    #[test]
+    fn the_owner_of_holds_gets_no_more_than_there_may_be() {
+        let space = space(5);
+        let mut holds = Vec::new();
+        for index in 0..4 {
+            holds.extend(space.try_hold_metaslab(VDEV, index));
+        }
+        assert_eq!(holds.len(), HELD_MAX);
+        holds.pop();
+        assert!(space.try_hold_metaslab(VDEV, 4).is_some());
+        assert!(space.try_hold_metaslab(VDEV, 5).is_none());
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! # Mechanism
 //! All devices of a mirror, of `replacing` vdevs in it too, have the same bytes at the same
 //! offsets, so ranges need no block pointers. The *sources* are the devices in use whose dirty time
-//! log is empty; the *targets* those that joined for a rebuild and miss the first births. Each step
-//! of a [`RebuildCopier`] is one batch: it reads the next ranges, from all sources in turn, and
-//! writes those of the step before to all targets, so that all devices are busy at once.
+//! log is empty; the *targets* those that joined for a rebuild and miss the first births. Ranges
+//! are read in one batch, from all sources in turn, and written in another to all targets. All
+//! devices are busy at once while several threads copy.
 //!
 //! # Invariants
 //! - Nothing is read from a device that misses any birth, and nothing is written to a device that
@@ -36,7 +36,7 @@ struct Devices {
     targets: Vec<Arc<Leaf>>,
 }
 
-/// The outcome of a step.
+/// The outcome of copying some ranges.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Bytes that were read.
@@ -47,13 +47,6 @@ pub struct Copied {
     pub unreadable: u64,
     /// Targets that could not be written, once for each range.
     pub failed: Vec<Guid>,
-}
-
-/// Copies ranges, each in the step after that which reads it.
-#[derive(Debug, Default)]
-pub struct RebuildCopier {
-    /// What was read, and is not written yet: by offsets of the vdev.
-    read: Vec<(u64, WriteData)>,
 }
 
 impl VdevTree {
@@ -114,23 +107,16 @@ fn is_mirrored(top: &TopVdev) -> bool {
     top.holds_data() && layout.is_ok_and(|layout| layout.children().len() == 1)
 }
 
-impl RebuildCopier {
-    /// Whether something was read and is not written yet.
-    pub fn has_read(&self) -> bool {
-        !self.read.is_empty()
-    }
-
-    /// Writes what the last step has read, and reads these ranges of the vdev. None where no device
-    /// in use is to be filled any more.
+impl VdevTree {
+    /// Copies these ranges of the vdev. None where no device in use is to be filled any more.
     #[doc(alias("vdev_rebuild_range", "vdev_rebuild_cb"))]
-    pub fn step(
-        &mut self,
-        tree: &VdevTree,
+    pub fn copy_ranges(
+        &self,
         vdev: VdevId,
-        next: &[Range<u64>],
+        ranges: &[Range<u64>],
         operation: &Operation,
     ) -> Option<Copied> {
-        let devices = tree.rebuild_devices(vdev)?;
+        let devices = self.rebuild_devices(vdev)?;
         if devices.targets.is_empty() {
             return None;
         }
@@ -142,26 +128,19 @@ impl RebuildCopier {
             "no device is read and filled"
         );
         let mut copied = Copied::default();
-        let mut ios = Vec::new();
-        let mut writes = Vec::new();
-        for (offset, data) in self.read.drain(..) {
-            for leaf in &devices.targets {
-                writes.push((leaf, widen(data.len())));
-                ios.push(LeafIo::write(leaf, on_device(offset), data.clone(), None));
-            }
-        }
-        let share = next.len().div_ceil(devices.sources.len().max(1)).max(1);
-        if devices.sources.is_empty() {
-            copied.unreadable += widen(next.len());
-        } else {
-            for (index, range) in next.iter().enumerate() {
-                ios.push(read_of(&devices.sources[index / share], range));
-            }
-        }
-        let outcomes = queue::run(ios, IoPriority::Rebuild, operation);
-        let mut outcomes = outcomes.into_iter();
-        for (leaf, bytes) in writes {
-            match outcomes.next().expect("each write has an outcome") {
+        let read = read_all(&devices.sources, ranges, operation);
+        copied.unreadable = widen(ranges.len() - read.len());
+        copied.read_bytes = read.iter().map(|(_, data)| widen(data.len())).sum();
+        let each = read
+            .iter()
+            .flat_map(|read| devices.targets.iter().map(move |leaf| (leaf, read)));
+        let writes = each
+            .clone()
+            .map(|(leaf, (at, data))| LeafIo::write(leaf, on_device(*at), data.clone(), None));
+        let outcomes = queue::run(writes.collect(), IoPriority::Rebuild, operation);
+        for ((leaf, (_, data)), outcome) in each.zip(outcomes) {
+            let bytes = widen(data.len());
+            match outcome {
                 Ok(_) => {
                     leaf.note_rebuild_written(bytes);
                     copied.written_bytes += bytes;
@@ -169,18 +148,34 @@ impl RebuildCopier {
                 Err(_) => copied.failed.push(leaf.guid),
             }
         }
-        for (index, (range, outcome)) in next.iter().zip(outcomes).enumerate() {
-            let first = index / share;
-            match outcome.or_else(|_| read_elsewhere(&devices.sources, first, range, operation)) {
-                Ok(Some(bytes)) => {
-                    copied.read_bytes += widen(bytes.len());
-                    self.read.push((range.start, WriteData::from(bytes)));
-                }
-                _ => copied.unreadable += 1,
-            }
-        }
         Some(copied)
     }
+}
+
+/// Reads ranges, each with its offset in the vdev; those that no source has are left out.
+fn read_all(
+    sources: &[Arc<Leaf>],
+    ranges: &[Range<u64>],
+    operation: &Operation,
+) -> Vec<(u64, WriteData)> {
+    if sources.is_empty() {
+        return Vec::new();
+    }
+    let share = ranges.len().div_ceil(sources.len()).max(1);
+    let numbered = ranges.iter().enumerate();
+    let ios = numbered
+        .clone()
+        .map(|(index, range)| read_of(&sources[index / share], range));
+    let outcomes = queue::run(ios.collect(), IoPriority::Rebuild, operation);
+    let mut read = Vec::with_capacity(ranges.len());
+    for ((index, range), outcome) in numbered.zip(outcomes) {
+        let first = index / share;
+        let outcome = outcome.or_else(|_| read_elsewhere(sources, first, range, operation));
+        if let Ok(Some(bytes)) = outcome {
+            read.push((range.start, WriteData::from(bytes)));
+        }
+    }
+    read
 }
 
 /// Reads a range from one source after the other, but for one that failed.

@@ -32,6 +32,7 @@
 pub(crate) mod control;
 pub(crate) mod state;
 mod status;
+mod steps;
 mod thread;
 
 pub use status::RebuildStatus;

@@ -1,23 +1,28 @@
 //! The thread that copies what has blocks in a top-level vdev.
 //!
 //! # Mechanism
-//! Metaslab by metaslab it takes a hold and copies the ranges that have blocks in pieces, some
-//! pieces in each step. Between two steps it looks whether it is to stop, whether a device is still
-//! to be filled, and whether an allocation wants the metaslab; then it gives the hold back and
-//! takes it again.
+//! Metaslab by metaslab it takes a hold and divides the ranges that have blocks in pieces, some
+//! pieces for each step. A few threads copy steps ([`steps`](super::steps)), so that a device has
+//! the next requests before it is done with the last ones. For the same reason the hold of a
+//! metaslab is kept beside that of the next one, until its last steps have ended. Before each step
+//! the thread looks whether it is to stop, whether a device is still to be filled, and whether an
+//! allocation wants a metaslab; then it waits for the steps under way, gives the holds back and
+//! takes them again.
 //!
 //! It begins when all txgs are stored that may have blocks which were written before the device
 //! joined: later ones are written to all devices.
 //!
 //! An intent log writes blocks that were allocated long before. One that is written while it is
-//! copied may be overwritten on the new device by what was there before. So the end waits until the
-//! txgs are stored that were open at the last copy: replay does not need such a block any more.
-//! Until then the dirty time log keeps the other devices from leaving.
+//! copied may be overwritten on the new device by what was there before. So the end is left for a
+//! txg that follows those that were open at the last copy: when it is stored these are, and replay
+//! does not need such a block any more. Until then the dirty time log keeps the other devices from
+//! leaving.
 //!
 //! While devices are absent beyond what redundancy covers, nothing can be copied: the thread waits,
 //! and goes on where it was.
 
 use super::state::Progress;
+use super::steps::{Ended as StepEnded, Steps};
 use super::{control, store};
 use crate::pool::Pool;
 use std::ops::Range;
@@ -28,23 +33,23 @@ use tarn_host::background;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::rebuild::ACTIVE;
 use tarn_ondisk::units::{Txg, VdevId};
-use tarn_probe::{Operation, OperationKind};
-use tarn_space::MetaslabHold;
-use tarn_vdev::copy_ranges::{Copied, RebuildCopier};
+use tarn_space::{MetaslabHold, RangeTree};
+use tarn_vdev::copy_ranges::Copied;
 
 /// A piece has no more bytes.
 #[doc(alias = "zfs_rebuild_max_segment")]
 const PIECE_BYTES_MAX: u64 = 1 << 20;
 
-/// A step reads no more bytes, but for its last piece; as many are written meanwhile. A guess:
-/// enough that a disk reads for a tenth of a second.
+/// A step has no more bytes, but for its last piece. A guess: enough that a disk reads for a tenth
+/// of a second.
 const STEP_BYTES: u64 = 16 << 20;
 
 /// A step has no more pieces.
 const STEP_PIECES_MAX: usize = 256;
 
-/// How often progress is stored.
-const STORE_INTERVAL_NS: u64 = 5_000_000_000;
+/// How often progress is stored. After a crash as much is copied again. A guess: the txg takes the
+/// arms of disks away for half a second to a second, and should not do that often.
+const STORE_INTERVAL_NS: u64 = 15_000_000_000;
 
 /// Interval at which the thread looks whether what it waits for has come.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -61,18 +66,33 @@ enum Ended {
 /// How the work on a metaslab ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
-    /// All of it was copied.
+    /// All of it was copied, but for steps that are under way.
     Done,
-    /// It goes on with another hold.
+    /// It goes on from the last offset, with other holds.
     Again,
+}
+
+/// What is under way. Steps end before holds are given back, also where it is dropped.
+struct Work {
+    steps: Steps,
+    /// Each with the end of its metaslab, once all steps of that have begun.
+    holds: Vec<(u64, MetaslabHold)>,
+    /// All that lies before this offset is copied when all steps have ended.
+    end: u64,
+}
+
+impl Work {
+    /// Whether an allocation waits for a hold.
+    fn is_wanted(&self) -> bool {
+        self.holds.iter().any(|(_, hold)| hold.is_wanted())
+    }
 }
 
 /// One run over a vdev.
 struct Pass<'a> {
-    pool: &'a Pool,
+    pool: &'a Arc<Pool>,
     vdev: VdevId,
     progress: &'a Arc<Progress>,
-    operation: &'a Operation,
     began_ns: u64,
     stored_ns: u64,
 }
@@ -82,19 +102,16 @@ struct Pass<'a> {
 pub(super) fn run(pool: &Arc<Pool>, vdev: VdevId, progress: &Arc<Progress>) {
     // It has its own rate: the sync thread's does not count.
     background::keep_pace(None);
-    let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Scan);
     let now_ns = pool.host().monotonic_ns();
     let mut pass = Pass {
         pool,
         vdev,
         progress,
-        operation: &operation,
         began_ns: now_ns,
         stored_ns: now_ns,
     };
     let ended = pass.all_metaslabs();
     pass.note_time();
-    operation.finish();
     let ending = progress.clone();
     let left = match ended {
         Ok(()) => pool.leave_for_sync(move |scope| control::complete(scope, vdev, &ending)),
@@ -113,17 +130,36 @@ impl Pass<'_> {
         let tops = self.pool.vdevs().top_levels();
         let top = tops.iter().find(|top| top.id == self.vdev);
         let shift = top.ok_or(Ended::Gone)?.metaslab_shift;
-        let last = self.progress.last_offset.load(Ordering::Acquire);
-        let mut index = last >> shift;
-        self.estimate(index);
+        self.estimate(self.last_offset() >> shift);
+        while self.rest(shift)? == Held::Again {}
+        self.wait_until_closed(self.pool.txgs().open_txg())
+    }
+
+    /// Goes over the metaslabs from the last offset on.
+    fn rest(&mut self, shift: u32) -> Result<Held, Ended> {
+        let mut work = Work {
+            steps: Steps::begin(self.pool, self.vdev),
+            holds: Vec::new(),
+            end: self.last_offset(),
+        };
+        let mut index = work.end >> shift;
         // The vdev may grow meanwhile.
         while index < self.pool.space().metaslab_count(self.vdev) {
-            self.metaslab(index)?;
+            if self.metaslab(index, &mut work)? == Held::Again {
+                return Ok(Held::Again);
+            }
             index += 1;
-            let end = index << shift;
-            self.progress.last_offset.fetch_max(end, Ordering::AcqRel);
+            work.end = work.end.max(index << shift);
+            if let Some((end, _)) = work.holds.last_mut() {
+                *end = work.end;
+            }
+            self.note_ended(&mut work, &[])?;
         }
-        self.wait_until_stored(self.pool.txgs().open_txg())
+        self.drain(&mut work)
+    }
+
+    fn last_offset(&self) -> u64 {
+        self.progress.last_offset.load(Ordering::Acquire)
     }
 
     fn is_stopped(&self) -> bool {
@@ -142,6 +178,19 @@ impl Pass<'_> {
 
     fn wait_until_stored(&self, txg: Txg) -> Result<(), Ended> {
         while self.pool.txgs().stored_txg() < txg {
+            if self.is_stopped() {
+                return Err(Ended::Stopped);
+            }
+            self.pool.txgs().kick();
+            self.pool.host().sleep(LOOK_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Waits until no change joins this txg any more: what is left for the sync thread then runs
+    /// after it is stored.
+    fn wait_until_closed(&self, txg: Txg) -> Result<(), Ended> {
+        while self.pool.txgs().open_txg() <= txg {
             if self.is_stopped() {
                 return Err(Ended::Stopped);
             }
@@ -173,69 +222,89 @@ impl Pass<'_> {
         self.pool.failure().is_none() && standing.state.is_usable()
     }
 
-    fn metaslab(&mut self, index: u64) -> Result<(), Ended> {
-        loop {
-            self.look()?;
-            let Some(hold) = self.pool.space().hold_metaslab(self.vdev, index) else {
-                // It cannot be read, so what has blocks in it is not known.
-                self.progress.errors.fetch_add(1, Ordering::AcqRel);
-                return Ok(());
-            };
-            if self.held(&hold)? == Held::Done {
-                return Ok(());
-            }
+    /// Begins the steps of one metaslab that lie behind those that were begun before.
+    fn metaslab(&mut self, index: u64, work: &mut Work) -> Result<Held, Ended> {
+        self.look()?;
+        let mut hold = None;
+        if !work.holds.is_empty() {
+            hold = self.pool.space().try_hold_metaslab(self.vdev, index);
         }
+        if hold.is_none() {
+            // The owner of a hold does not wait for another one.
+            if self.drain(work)? == Held::Again {
+                return Ok(Held::Again);
+            }
+            hold = self.pool.space().hold_metaslab(self.vdev, index);
+        }
+        let Some(hold) = hold else {
+            // It cannot be read, so what has blocks in it is not known.
+            self.progress.errors.fetch_add(1, Ordering::AcqRel);
+            return Ok(Held::Done);
+        };
+        let settled = hold.settled_ranges().ok_or(Ended::Gone)?;
+        work.holds.push((u64::MAX, hold));
+        self.held(&settled, work)
     }
 
-    /// Goes over a held metaslab from the last offset on.
+    /// Begins the steps of the ranges of the metaslab that is held last.
     #[doc(alias = "vdev_rebuild_ranges")]
-    fn held(&mut self, hold: &MetaslabHold) -> Result<Held, Ended> {
-        let settled = hold.settled_ranges().ok_or(Ended::Gone)?;
-        let last = self.progress.last_offset.load(Ordering::Acquire);
+    fn held(&mut self, settled: &RangeTree, work: &mut Work) -> Result<Held, Ended> {
+        let begun = work.end;
         let ranges = settled.iter().filter_map(|range| {
             let end = range.end()?.get();
-            let start = range.start.get().max(last);
+            let start = range.start.get().max(begun);
             (start < end).then_some(start..end)
         });
-        let mut pieces = ranges.flat_map(pieces);
-        let mut copier = RebuildCopier::default();
-        let mut before = last;
-        loop {
-            let next = match hold.is_wanted() {
-                true => Vec::new(),
-                false => step_of(&mut pieces),
-            };
-            if next.is_empty() && !copier.has_read() {
-                // What was wanted is given back when nothing is under way.
-                return Ok(match pieces.next() {
-                    Some(_) => Held::Again,
-                    None => Held::Done,
-                });
-            }
+        let mut pieces = ranges.flat_map(pieces).peekable();
+        while pieces.peek().is_some() {
             self.look()?;
-            let copied = copier.step(self.pool.vdevs(), self.vdev, &next, self.operation);
-            let copied = copied.ok_or(Ended::Gone)?;
+            if work.is_wanted() {
+                // What was wanted is given back when nothing is under way.
+                self.drain(work)?;
+                return Ok(Held::Again);
+            }
+            let step = step_of(&mut pieces);
             assert!(
-                copied.unreadable <= widen(next.len()),
+                step.first().is_none_or(|piece| piece.start >= work.end),
+                "pieces come in the order of their offsets"
+            );
+            work.end = step.last().map_or(work.end, |piece| piece.end);
+            let ended = work.steps.begin_one(step);
+            if self.note_ended(work, &ended)? == Held::Again {
+                return Ok(Held::Again);
+            }
+        }
+        Ok(Held::Done)
+    }
+
+    /// Waits for the steps that are under way, and gives back the holds of metaslabs behind.
+    fn drain(&mut self, work: &mut Work) -> Result<Held, Ended> {
+        let ended = work.steps.wait();
+        let noted = self.note_ended(work, &ended)?;
+        work.holds.clear();
+        Ok(noted)
+    }
+
+    /// Notes the outcomes of steps.
+    fn note_ended(&mut self, work: &mut Work, ended: &[StepEnded]) -> Result<Held, Ended> {
+        for step in ended {
+            let copied = step.copied.as_ref().ok_or(Ended::Gone)?;
+            assert!(
+                copied.unreadable <= widen(step.pieces.len()),
                 "a range that cannot be read counts once"
             );
             let has_failed = copied.unreadable > 0 || !copied.failed.is_empty();
             if has_failed && !self.is_pool_usable() {
-                // The pieces of this step and of the last one are copied once more.
+                // It is copied once more, and so is what lies behind it.
                 return Ok(Held::Again);
             }
-            assert!(
-                next.first().is_none_or(|piece| piece.start >= before),
-                "pieces come in the order of their offsets"
-            );
-            self.note(&copied, &next);
-            // What this step has read is written by the next one.
-            self.progress
-                .last_offset
-                .fetch_max(before, Ordering::AcqRel);
-            before = next.last().map_or(before, |piece| piece.end);
-            self.store_progress();
+            self.note(copied, &step.pieces);
         }
+        let end = work.steps.first_under_way().unwrap_or(work.end);
+        self.progress.last_offset.fetch_max(end, Ordering::AcqRel);
+        work.holds.retain(|(of, _)| *of > end);
+        self.store_progress();
+        Ok(Held::Done)
     }
 
     fn note(&self, copied: &Copied, next: &[Range<u64>]) {
@@ -283,14 +352,9 @@ impl Pass<'_> {
         }
         self.stored_ns = now_ns;
         let vdev = self.vdev;
-        // A pool that stores nothing now goes on from what it has stored.
-        if self
-            .pool
-            .leave_for_sync(move |scope| store(scope, vdev))
-            .is_ok()
-        {
-            self.pool.txgs().kick();
-        }
+        // A pool that stores nothing now goes on from what it has stored. The next txg comes by
+        // itself: each that is stored takes the arms of disks away from the copying.
+        let _ = self.pool.leave_for_sync(move |scope| store(scope, vdev));
     }
 }
 
