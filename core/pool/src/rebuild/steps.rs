@@ -10,14 +10,11 @@
 //! - At most [`THREADS`] steps are under way: that bounds the memory.
 //! - A step is under way until its outcome was handed over.
 
-use crate::pool::Pool;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use tarn_host::lock::{Condvar, Mutex, Rank};
-use tarn_host::{JoinHandle, background};
-use tarn_ondisk::units::VdevId;
-use tarn_probe::{Operation, OperationKind};
+use tarn_host::{Host, JoinHandle, background};
 use tarn_vdev::copy_ranges::Copied;
 
 /// The steps of one rebuild.
@@ -31,14 +28,14 @@ const THREADS: usize = 3;
 type Pieces = Vec<Range<u64>>;
 
 /// A step that has ended.
-pub(super) struct Ended {
-    pub(super) pieces: Pieces,
+pub(crate) struct Ended {
+    pub(crate) pieces: Pieces,
     /// None where no device is to be filled any more.
-    pub(super) copied: Option<Copied>,
+    pub(crate) copied: Option<Copied>,
 }
 
 /// Steps under way. The threads end when it is dropped.
-pub(super) struct Steps {
+pub(crate) struct Steps {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -60,16 +57,21 @@ struct State {
 }
 
 impl Steps {
-    pub(super) fn begin(pool: &Arc<Pool>, vdev: VdevId) -> Steps {
+    /// Starts the threads, which have the name of the rebuild and a number.
+    pub(crate) fn begin(
+        host: &Host,
+        name: &str,
+        copy: impl Fn(&[Range<u64>]) -> Option<Copied> + Send + Sync + 'static,
+    ) -> Steps {
         let shared = Arc::new(Shared {
             state: Mutex::new(STEPS, State::default()),
             changed: Condvar::new(),
         });
+        let copy = Arc::new(copy);
         let start = |number: usize| {
-            let (pool, shared) = (pool.clone(), shared.clone());
-            let name = format!("tarn-rebuild-{}-{number}-{}", vdev.index(), pool.name());
-            let host = pool.host().clone();
-            host.spawn_background(&name, move || shared.copy_steps(&pool, vdev))
+            let (copy, shared) = (copy.clone(), shared.clone());
+            let work = move || shared.copy_steps(&*copy);
+            host.spawn_background(&format!("{name}-{number}"), work)
         };
         let threads = (0..THREADS).map(start).collect();
         Steps { shared, threads }
@@ -77,7 +79,7 @@ impl Steps {
 
     /// Begins a step that lies behind all others, once there is room for it. Gives those that have
     /// ended meanwhile.
-    pub(super) fn begin_one(&self, pieces: Pieces) -> Vec<Ended> {
+    pub(crate) fn begin_one(&self, pieces: Pieces) -> Vec<Ended> {
         let start = pieces.first().expect("a step has pieces").start;
         let mut state = self.shared.state.lock();
         self.shared.changed.wait_while(&mut state, |state| {
@@ -96,7 +98,7 @@ impl Steps {
     }
 
     /// Waits until none is under way.
-    pub(super) fn wait(&self) -> Vec<Ended> {
+    pub(crate) fn wait(&self) -> Vec<Ended> {
         let mut state = self.shared.state.lock();
         self.shared.changed.wait_while(&mut state, |state| {
             state.under_way.len() > state.ended.len()
@@ -105,7 +107,7 @@ impl Steps {
     }
 
     /// Where the first one begins whose outcome was not handed over.
-    pub(super) fn first_under_way(&self) -> Option<u64> {
+    pub(crate) fn first_under_way(&self) -> Option<u64> {
         self.shared.state.lock().under_way.first().copied()
     }
 }
@@ -134,13 +136,11 @@ impl State {
 }
 
 impl Shared {
-    fn copy_steps(&self, pool: &Pool, vdev: VdevId) {
+    fn copy_steps(&self, copy: &dyn Fn(&[Range<u64>]) -> Option<Copied>) {
         // It has its own rate: the sync thread's does not count.
         background::keep_pace(None);
         while let Some(pieces) = self.next() {
-            let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Scan);
-            let copied = pool.vdevs().copy_ranges(vdev, &pieces, &operation);
-            operation.finish();
+            let copied = copy(&pieces);
             self.state.lock().ended.push(Ended { pieces, copied });
             self.changed.notify_all();
         }
@@ -156,6 +156,51 @@ impl Shared {
                 return Some(pieces);
             }
             self.changed.wait(&mut state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_host::sim::{SimHost, SimOptions};
+
+    /// Steps of any duration: all are handed over once, and none is passed by what was copied.
+    #[test]
+    fn steps_end_in_any_order_and_the_first_under_way_is_known() {
+        for seed in 0..20 {
+            let machine = SimHost::new(SimOptions {
+                switch_one_in: 2,
+                stall_one_in: 3,
+                ..SimOptions::seed(seed)
+            });
+            let run = machine.run(|host| {
+                let steps = Steps::begin(host, "rebuild", |pieces| {
+                    let read_bytes = pieces[0].end - pieces[0].start;
+                    Some(Copied {
+                        read_bytes,
+                        ..Copied::default()
+                    })
+                });
+                let (mut ended, mut bytes) = (Vec::new(), 0);
+                for start in 0..40 {
+                    let handed =
+                        steps.begin_one(std::iter::once(start * 10..start * 10 + 4).collect());
+                    ended.extend(handed);
+                    let first = steps.first_under_way().expect("one was just begun");
+                    let count = ended
+                        .iter()
+                        .filter(|step: &&Ended| step.pieces[0].start < first);
+                    assert_eq!(u64::try_from(count.count()).unwrap(), first / 10);
+                }
+                ended.extend(steps.wait());
+                assert_eq!(steps.first_under_way(), None);
+                for step in &ended {
+                    bytes += step.copied.as_ref().unwrap().read_bytes;
+                }
+                (ended.len(), bytes)
+            });
+            assert_eq!(run.unwrap(), (40, 160));
         }
     }
 }

@@ -33,6 +33,7 @@ use tarn_host::background;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::rebuild::ACTIVE;
 use tarn_ondisk::units::{Txg, VdevId};
+use tarn_probe::{Operation, OperationKind};
 use tarn_space::{MetaslabHold, RangeTree};
 use tarn_vdev::copy_ranges::Copied;
 
@@ -137,8 +138,16 @@ impl Pass<'_> {
 
     /// Goes over the metaslabs from the last offset on.
     fn rest(&mut self, shift: u32) -> Result<Held, Ended> {
+        let (pool, vdev) = (self.pool.clone(), self.vdev);
+        let name = format!("tarn-rebuild-{}-{}", vdev.index(), pool.name());
+        let steps = Steps::begin(self.pool.host(), &name, move |pieces| {
+            let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Scan);
+            let copied = pool.vdevs().copy_ranges(vdev, pieces, &operation);
+            operation.finish();
+            copied
+        });
         let mut work = Work {
-            steps: Steps::begin(self.pool, self.vdev),
+            steps,
             holds: Vec::new(),
             end: self.last_offset(),
         };
