@@ -1,6 +1,6 @@
 //! Breakdowns: by which fields operations are counted, and what is summed up.
 
-use crate::column_batch::{Batch, Column, ColumnSet};
+use crate::column_batch::{BATCH_RECORDS, Batch, Column, ColumnSet, Numbers};
 use crate::error::QueryError;
 use crate::field::Field;
 use crate::key_table::Key;
@@ -8,6 +8,9 @@ use crate::tally::Tally;
 
 /// Most discrete fields of a breakdown.
 pub const DISCRETE_MAX: usize = 2;
+
+/// Most words of a key.
+pub(crate) const KEY_WORDS_MAX: usize = 2 * DISCRETE_MAX;
 
 /// What is summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,27 +77,84 @@ impl Breakdown {
         }
     }
 
-    /// The key of one operation.
-    pub(crate) fn key(&self, batch: &Batch, place: usize) -> Key {
+    /// How many words the key of an operation has: a file is two, its dataset and its object.
+    pub(crate) fn key_words(&self) -> usize {
+        let words = |field: &Field| if *field == Field::File { 2 } else { 1 };
+        self.by.iter().map(words).sum()
+    }
+
+    /// The key of each operation of a batch, in words; those at and beyond its length mean nothing.
+    /// A word that no field has stays as it is.
+    pub(crate) fn fill_keys<const W: usize>(
+        &self,
+        batch: &Batch,
+        keys: &mut [[u64; W]; BATCH_RECORDS],
+    ) {
+        let mut word = 0;
+        for field in &self.by {
+            if *field == Field::File {
+                copy_word(batch.numbers(Column::Dataset), keys, word);
+                word += 1;
+            }
+            match field.plain_column() {
+                Some(column) => copy_word(batch.numbers(column), keys, word),
+                None => {
+                    let keys = keys[..batch.len()].iter_mut().enumerate();
+                    keys.for_each(|(place, key)| key[word] = field.number(batch, place));
+                }
+            }
+            word += 1;
+        }
+    }
+
+    /// The key of these words.
+    pub(crate) fn key_of(&self, words: &[u64]) -> Key {
+        let mut words = words.iter().copied().map(u128::from);
+        let mut next = || words.next().expect("a word for each of the fields");
         let mut key = [0; DISCRETE_MAX];
         for (value, field) in key.iter_mut().zip(&self.by) {
-            *value = field.key(batch, place);
+            *value = match field {
+                Field::File => next() << 64 | next(),
+                _ => next(),
+            };
         }
         key
     }
 
+    /// What is counted of a batch.
+    pub(crate) fn counted<'b>(&self, batch: &'b Batch) -> Counted<'b> {
+        let weights = match self.measure {
+            Measure::Operations => None,
+            Measure::Bytes => Some(batch.numbers(Column::Size)),
+            Measure::WaitTime => Some(batch.numbers(Column::Latency)),
+        };
+        let numeric = self.numeric.map(|field| batch.numbers(field.column()));
+        Counted { weights, numeric }
+    }
+}
+
+fn copy_word<const W: usize>(numbers: &Numbers, keys: &mut [[u64; W]; BATCH_RECORDS], word: usize) {
+    for (key, number) in keys.iter_mut().zip(numbers) {
+        key[word] = *number;
+    }
+}
+
+/// The columns of a batch that are counted.
+pub(crate) struct Counted<'b> {
+    /// None: each operation is one.
+    weights: Option<&'b Numbers>,
+    numeric: Option<&'b Numbers>,
+}
+
+impl Counted<'_> {
     /// How much one operation counts.
-    pub(crate) fn weight(&self, batch: &Batch, place: usize) -> u64 {
-        match self.measure {
-            Measure::Operations => 1,
-            Measure::Bytes => batch.numbers(Column::Size)[place],
-            Measure::WaitTime => batch.numbers(Column::Latency)[place],
-        }
+    pub(crate) fn weight(&self, place: usize) -> u64 {
+        self.weights.map_or(1, |weights| weights[place])
     }
 
     /// Adds one operation to a tally.
-    pub(crate) fn add(&self, tally: &mut Tally, batch: &Batch, place: usize) {
-        let number = self.numeric.map(|field| field.number(batch, place));
-        tally.add(self.weight(batch, place), number);
+    pub(crate) fn add(&self, tally: &mut Tally, place: usize) {
+        let number = self.numeric.map(|numbers| numbers[place]);
+        tally.add(self.weight(place), number);
     }
 }

@@ -77,8 +77,9 @@ impl Analytics {
         }
     }
 
-    /// Starts the thread that makes passes.
+    /// Starts the thread that makes passes. Queries use the processors of this machine.
     pub fn start(self: &Arc<Self>, host: &Host) -> CollectorThread {
+        self.recorder.use_processors(host);
         let stop = Arc::new(Stop {
             is_asked: Mutex::new(ranks::STOP, false),
             asked: Condvar::new(),

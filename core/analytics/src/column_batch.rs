@@ -93,6 +93,12 @@ impl ColumnSet {
     }
 }
 
+/// Fills a batch with all columns of the operations of another one, which has only some.
+pub(crate) type FillWhole<'f> = dyn Fn(&mut Batch) + 'f;
+
+/// Takes the operations of a batch in a mask, and what fills another batch with all their columns.
+pub(crate) type TakeBlock<'t> = dyn FnMut(&Batch, Mask, &FillWhole<'_>) + 't;
+
 /// A column's numbers; those at and beyond the batch's length mean nothing.
 pub type Numbers = [u64; BATCH_RECORDS];
 
@@ -274,6 +280,16 @@ impl Mask {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
+    /// The places of its first and its last operation.
+    pub fn bounds(self) -> Option<(usize, usize)> {
+        let first = self.0.iter().position(|word| *word != 0)?;
+        let last = self.0.iter().rposition(|word| *word != 0)?;
+        let bit = |bits: u32| usize::try_from(bits).expect("at most 63");
+        let lowest = bit(self.0[first].trailing_zeros());
+        let highest = 63 - bit(self.0[last].leading_zeros());
+        Some((first * 64 + lowest, last * 64 + highest))
+    }
+
     /// Calls `take` with the place of each operation, in order.
     pub fn for_each(self, mut take: impl FnMut(usize)) {
         for (index, word) in self.0.into_iter().enumerate() {
@@ -304,6 +320,8 @@ mod tests {
             mask.for_each(|place| places.push(place));
             let expected: Vec<usize> = (0..BATCH_RECORDS).filter(|place| is_in[*place]).collect();
             assert_eq!(places, expected);
+            let bounds = places.first().copied().zip(places.last().copied());
+            assert_eq!(mask.bounds(), bounds);
             assert_eq!(mask.count(), u64::try_from(expected.len()).unwrap());
             assert_eq!(mask.and(mask.inverted()), Mask::NONE);
             assert_eq!(mask.or(mask.inverted()), Mask::first(BATCH_RECORDS));

@@ -13,7 +13,7 @@
 //!
 //! # Invariants
 //! - Unpacking gives the numbers that were packed, whatever they are.
-//! - Packed bytes are read with eight bytes behind them: the segment adds those.
+//! - Packed bytes are read with 64 bytes behind them: the segment adds those.
 
 use crate::column_batch::{BATCH_RECORDS, Numbers};
 
@@ -23,8 +23,10 @@ const WIDTH_MAX: u32 = 56;
 const EXCEPTION_BITS: u64 = 48;
 /// More do not fit the count of exceptions.
 const EXCEPTIONS_MAX: u64 = 255;
-/// Bytes that follow packed bytes, so that the last number is read like the others.
-pub(crate) const PADDING: [u8; 8] = [0; 8];
+/// Bytes of a load.
+const WORD_BYTES: usize = 8;
+/// Bytes that follow packed bytes, so that the last group of numbers is read like the others.
+pub(crate) const PADDING: [u8; 64] = [0; 64];
 
 /// Appends the numbers to `bytes`.
 ///
@@ -105,17 +107,12 @@ pub(crate) fn unpack(bytes: &[u8], count: usize, numbers: &mut Numbers) {
     let mut at = 3;
     let least = take_varint(bytes, &mut at);
     let packed = &bytes[at..];
-    if width == 0 {
-        numbers[..count].fill(0);
-    } else if width == 64 {
-        for (place, number) in numbers[..count].iter_mut().enumerate() {
-            *number = word_at(packed, place * 8);
-        }
-    } else {
-        let mask = u64::MAX >> (64 - width);
-        for (place, number) in numbers[..count].iter_mut().enumerate() {
-            let bit = place * width;
-            *number = word_at(packed, bit / 8) >> (bit % 8) & mask;
+    match UNPACK.get(width) {
+        Some(unpack_bits) => unpack_bits(packed, count, numbers),
+        None => {
+            for (place, number) in numbers[..count].iter_mut().enumerate() {
+                *number = word_at(packed, place * 8);
+            }
         }
     }
     at += (count * width).div_ceil(8);
@@ -126,6 +123,46 @@ pub(crate) fn unpack(bytes: &[u8], count: usize, numbers: &mut Numbers) {
     }
     for number in &mut numbers[..count] {
         *number = (*number << shift).wrapping_add(least);
+    }
+}
+
+/// What reads numbers of a width.
+type UnpackBits = fn(&[u8], usize, &mut Numbers);
+
+/// One for each width up to [`WIDTH_MAX`]: the compiler knows where each number of a group lies.
+#[rustfmt::skip]
+const UNPACK: [UnpackBits; 57] = [
+    unpack_bits::<0>, unpack_bits::<1>, unpack_bits::<2>, unpack_bits::<3>, unpack_bits::<4>,
+    unpack_bits::<5>, unpack_bits::<6>, unpack_bits::<7>, unpack_bits::<8>, unpack_bits::<9>,
+    unpack_bits::<10>, unpack_bits::<11>, unpack_bits::<12>, unpack_bits::<13>, unpack_bits::<14>,
+    unpack_bits::<15>, unpack_bits::<16>, unpack_bits::<17>, unpack_bits::<18>, unpack_bits::<19>,
+    unpack_bits::<20>, unpack_bits::<21>, unpack_bits::<22>, unpack_bits::<23>, unpack_bits::<24>,
+    unpack_bits::<25>, unpack_bits::<26>, unpack_bits::<27>, unpack_bits::<28>, unpack_bits::<29>,
+    unpack_bits::<30>, unpack_bits::<31>, unpack_bits::<32>, unpack_bits::<33>, unpack_bits::<34>,
+    unpack_bits::<35>, unpack_bits::<36>, unpack_bits::<37>, unpack_bits::<38>, unpack_bits::<39>,
+    unpack_bits::<40>, unpack_bits::<41>, unpack_bits::<42>, unpack_bits::<43>, unpack_bits::<44>,
+    unpack_bits::<45>, unpack_bits::<46>, unpack_bits::<47>, unpack_bits::<48>, unpack_bits::<49>,
+    unpack_bits::<50>, unpack_bits::<51>, unpack_bits::<52>, unpack_bits::<53>, unpack_bits::<54>,
+    unpack_bits::<55>, unpack_bits::<56>,
+];
+
+/// Numbers of a group: they take whole bytes at each width.
+const GROUP: usize = 8;
+
+fn unpack_bits<const WIDTH: usize>(packed: &[u8], count: usize, numbers: &mut Numbers) {
+    if WIDTH == 0 {
+        numbers[..count].fill(0);
+        return;
+    }
+    let mask = u64::MAX >> (64 - WIDTH);
+    let groups = numbers[..count].chunks_mut(GROUP);
+    for (group, numbers) in groups.enumerate() {
+        // The bytes behind the group are padding, or another column.
+        let bytes = &packed[group * WIDTH..][..WIDTH + WORD_BYTES];
+        for (place, number) in numbers.iter_mut().enumerate() {
+            let bit = place * WIDTH;
+            *number = word_at(bytes, bit / 8) >> (bit % 8) & mask;
+        }
     }
 }
 

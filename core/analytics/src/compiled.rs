@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::column_batch::{Batch, Column, ColumnSet, Mask};
+use crate::column_batch::{Batch, ColumnSet, Mask};
 use crate::error::{PredicateError, Wrong};
 use crate::field::{Field, Values};
 use crate::predicate::{Comparison, Operator, Predicate, parse_bytes, parse_duration};
@@ -245,20 +245,17 @@ fn mask(tree: &Tree, batch: &Batch, among: Mask) -> Mask {
 
 /// The test of one field, for all places of the batch.
 fn test(field: Field, check: &Check, batch: &Batch) -> Mask {
-    let numbers = match field {
-        Field::Cause | Field::Synchronous | Field::Sequential | Field::Failed => None,
-        Field::SlowestStage => None,
-        Field::File => Some(batch.numbers(Column::Object)),
-        other => Some(batch.numbers(other.column())),
-    };
+    let numbers = field.plain_column().map(|column| batch.numbers(column));
     match (numbers, check) {
         (None, _) => Mask::of(|place| holds(check, field.number(batch, place))),
         (Some(numbers), Check::Within(low, high)) => {
             Mask::of(|place| *low <= numbers[place] && numbers[place] <= *high)
         }
-        (Some(numbers), Check::OneOf(list)) if list.len() == 1 => {
-            let one = list[0];
-            Mask::of(|place| numbers[place] == one)
+        (Some(numbers), Check::OneOf(list)) if list.len() <= SHORT_LIST => {
+            let each = list.iter();
+            each.fold(Mask::NONE, |found, one| {
+                found.or(Mask::of(|place| numbers[place] == *one))
+            })
         }
         (Some(numbers), Check::AnyBit(bits)) => Mask::of(|place| numbers[place] & bits != 0),
         (Some(numbers), _) => Mask::of(|place| holds(check, numbers[place])),
@@ -277,6 +274,7 @@ fn holds(check: &Check, number: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::column_batch::Column;
     use crate::error::Place;
 
     fn refused(text: &str) -> PredicateError {

@@ -239,6 +239,17 @@ impl Field {
         }
     }
 
+    /// The column that has its values as they are; for a file that of the object. None where they
+    /// are made of others.
+    pub(crate) fn plain_column(self) -> Option<Column> {
+        match self {
+            Field::File => Some(Column::Object),
+            Field::Cause | Field::Synchronous | Field::Sequential | Field::Failed => None,
+            Field::SlowestStage => None,
+            other => Some(other.column()),
+        }
+    }
+
     /// Its value for one operation of a batch, as 64 bits: for a file only the object.
     pub(crate) fn number(self, batch: &Batch, place: usize) -> u64 {
         let number = |column| batch.numbers(column)[place];

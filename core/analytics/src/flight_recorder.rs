@@ -8,12 +8,13 @@
 //! The collector hands over records as it drains the rings of `probe`. They wait in an open part of
 //! 32,768 records; when that is full it is packed into a [`Segment`], some 12 bytes for each
 //! operation, and the oldest segments go while all of them take more than the budget. A query takes
-//! one segment at a time, so the collector never waits for it longer than for the copy of a
-//! reference.
+//! references to segments, so the collector never waits for it longer than for these copies;
+//! several processors go over them.
 //!
 //! # Invariants
 //! - Segments, open part and the collector's copy of it take at most the budget. Notes of drops
-//!   take at most 3 MiB besides, and a query under way keeps at most one overwritten segment alive.
+//!   take at most 3 MiB besides. A query under way keeps the segments alive that are overwritten
+//!   meanwhile.
 //! - Each record handed over is in exactly one of: the open part, one segment, the count of
 //!   overwritten ones.
 //! - Times whose operations are dropped or overwritten are told as such, never as zero.
@@ -23,12 +24,12 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use tarn_host::RwLock;
+use tarn_host::{Host, Mutex, RwLock};
 use tarn_probe::{OperationRecord, RECORD_BYTES};
 
-use crate::column_batch::{Batch, Column, ColumnSet, Mask};
+use crate::column_batch::{Batch, Column, ColumnSet, FillWhole, Mask, TakeBlock};
 use crate::coverage::{Collected, Coverage};
 use crate::ranks;
 use crate::segment::Segment;
@@ -46,14 +47,14 @@ pub struct FlightRecorder {
     budget_bytes: usize,
     segment_records: usize,
     held: RwLock<Held>,
+    /// Whose processors queries use.
+    host: OnceLock<Host>,
 }
 
 #[derive(Debug)]
 struct Held {
     segments: VecDeque<Arc<Segment>>,
     segment_bytes: usize,
-    /// The number of the first segment, counted from the start.
-    first_number: u64,
     open: Vec<OperationRecord>,
     coverage: Coverage,
     taken: u64,
@@ -97,7 +98,6 @@ impl FlightRecorder {
         let held = Held {
             segments: VecDeque::new(),
             segment_bytes: 0,
-            first_number: 0,
             open: Vec::with_capacity(segment_records),
             coverage: Coverage::default(),
             taken: 0,
@@ -108,6 +108,7 @@ impl FlightRecorder {
             budget_bytes,
             segment_records,
             held: RwLock::new(ranks::HELD, held),
+            host: OnceLock::new(),
         }
     }
 
@@ -200,54 +201,100 @@ impl FlightRecorder {
     /// Calls `take` with all operations held that ended in this time, a batch at a time, with the
     /// mask of those in the batch that did. The batch has the wanted columns and the ends.
     ///
-    /// Segments that are overwritten meanwhile are not seen; [`coverage`](Self::coverage) tells,
-    /// when it is asked afterwards.
+    /// Segments that were overwritten before are not seen; [`coverage`](Self::coverage) tells, when
+    /// it is asked afterwards.
     pub fn scan(
         &self,
         range_ns: &Range<u64>,
         wanted: ColumnSet,
         take: &mut dyn FnMut(&Batch, Mask),
     ) {
+        self.scan_blocks(range_ns, wanted, &mut |batch, mask, _| take(batch, mask));
+    }
+
+    /// Like [`scan`](Self::scan); what `take` is given besides fills another batch with all columns
+    /// of the same operations.
+    pub(crate) fn scan_blocks(
+        &self,
+        range_ns: &Range<u64>,
+        wanted: ColumnSet,
+        take: &mut TakeBlock<'_>,
+    ) {
         let mut batch = Batch::new();
-        let mut number = 0;
-        let mut take = |batch: &Batch| {
-            let mask = in_range(batch, range_ns);
-            if !mask.is_empty() {
-                take(batch, mask);
-            }
-        };
-        loop {
-            match self.part(&mut number, range_ns) {
-                Part::Packed(segment) => {
-                    segment.for_each_block(range_ns, wanted, &mut batch, &mut take);
-                }
-                Part::Open(records) => {
-                    for part in records.chunks(crate::column_batch::BATCH_RECORDS) {
-                        batch.clear();
-                        part.iter().for_each(|record| batch.push(record));
-                        take(&batch);
-                    }
-                    return;
-                }
-            }
+        for part in self.parts(range_ns) {
+            part.scan(range_ns, wanted, &mut batch, take);
         }
     }
 
-    /// The first segment from `number` on with operations of the range, or else the open part.
-    /// `number` goes on behind it.
-    fn part(&self, number: &mut u64, range_ns: &Range<u64>) -> Part {
+    /// Has queries use the processors of a machine.
+    pub(crate) fn use_processors(&self, host: &Host) {
+        // A recorder of a process has one machine.
+        let _ = self.host.set(host.clone());
+    }
+
+    /// Goes over the operations that ended in this time, on several processors where there are
+    /// many: `take` adds those of a batch to a state that `make` made. All states together have
+    /// each operation once.
+    pub(crate) fn fold<T: Send>(
+        &self,
+        range_ns: &Range<u64>,
+        wanted: ColumnSet,
+        make: impl Fn() -> T + Sync,
+        take: impl Fn(&mut T, &Batch, Mask) + Sync,
+    ) -> Vec<T> {
+        let states = Mutex::new(ranks::STATES, Vec::new());
+        let work = |part: Part| {
+            let idle = states.lock().pop();
+            let (mut state, mut batch) = idle.unwrap_or_else(|| (make(), Batch::new()));
+            part.scan(range_ns, wanted, &mut batch, &mut |batch, mask, _| {
+                take(&mut state, batch, mask);
+            });
+            states.lock().push((state, batch));
+        };
+        let parts = self.parts(range_ns);
+        match self.host.get() {
+            Some(host) => drop(host.compute().map(parts, work)),
+            None => parts.into_iter().for_each(work),
+        }
+        let states = states.into_inner().into_iter();
+        states.map(|(state, _)| state).collect()
+    }
+
+    /// What is held of the range.
+    fn parts(&self, range_ns: &Range<u64>) -> Vec<Part> {
         let held = self.held.read();
-        let from = usize::try_from(number.saturating_sub(held.first_number)).expect("fits memory");
-        let overlaps = |segment: &Arc<Segment>| {
+        let overlaps = |segment: &&Arc<Segment>| {
             segment.first_ended_ns() < range_ns.end && segment.last_ended_ns() >= range_ns.start
         };
-        let mut rest = held.segments.iter().enumerate().skip(from);
-        match rest.find(|(_, segment)| overlaps(segment)) {
-            Some((place, segment)) => {
-                *number = held.first_number + count_of(place) + 1;
-                Part::Packed(segment.clone())
+        let packed = held.segments.iter().filter(overlaps).cloned();
+        let open = Part::Open(held.open.clone());
+        packed.map(Part::Packed).chain([open]).collect()
+    }
+}
+
+impl Part {
+    fn scan(
+        &self,
+        range_ns: &Range<u64>,
+        wanted: ColumnSet,
+        batch: &mut Batch,
+        take: &mut TakeBlock<'_>,
+    ) {
+        let mut take = |batch: &Batch, fill: &FillWhole<'_>| {
+            let mask = in_range(batch, range_ns);
+            if !mask.is_empty() {
+                take(batch, mask, fill);
             }
-            None => Part::Open(held.open.clone()),
+        };
+        match self {
+            Part::Packed(segment) => segment.for_each_block(range_ns, wanted, batch, &mut take),
+            Part::Open(records) => {
+                for part in records.chunks(crate::column_batch::BATCH_RECORDS) {
+                    batch.clear();
+                    part.iter().for_each(|record| batch.push(record));
+                    take(batch, &|whole| whole.clone_from(batch));
+                }
+            }
         }
     }
 }
@@ -260,7 +307,6 @@ impl Held {
     fn overwrite_oldest(&mut self) {
         let oldest = self.segments.pop_front();
         let oldest = oldest.expect("the budget has room for the open part");
-        self.first_number += 1;
         self.segment_bytes -= oldest.memory_bytes();
         self.overwritten += oldest.count();
         self.coverage.forget_before(oldest.last_ended_ns() + 1);

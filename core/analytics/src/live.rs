@@ -12,8 +12,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::breakdown::Breakdown;
-use crate::column_batch::{Batch, Column, Mask};
+use crate::breakdown::{Breakdown, KEY_WORDS_MAX};
+use crate::column_batch::{BATCH_RECORDS, Batch, Column, Mask};
 use crate::compiled::CompiledPredicate;
 use crate::error::LiveError;
 use crate::key_table::{Key, KeyTable};
@@ -62,8 +62,7 @@ struct Instrumentation {
 struct Second {
     number: u64,
     is_open: bool,
-    total: Tally,
-    keys: KeyTable,
+    keys: KeyTable<KEY_WORDS_MAX>,
     tallies: Vec<Tally>,
     other: Tally,
     /// What it takes, since it is closed: operations that come late add little. 0 while it is open.
@@ -146,8 +145,10 @@ impl Live {
 
     /// Counts a batch, of which all columns are filled.
     pub(crate) fn count(&mut self, batch: &Batch) {
+        let mut keys = [[0; KEY_WORDS_MAX]; BATCH_RECORDS];
         for instrumentation in self.all.values_mut() {
-            instrumentation.count(batch);
+            keys.fill([0; KEY_WORDS_MAX]);
+            instrumentation.count(batch, &mut keys);
         }
     }
 
@@ -174,7 +175,7 @@ impl Live {
         Some(LiveResults {
             began_ns: instrumentation.began_ns,
             seconds: seconds
-                .map(|second| second.shown(instrumentation.keys_max))
+                .map(|second| second.shown(&instrumentation.breakdown, instrumentation.keys_max))
                 .collect(),
             late: instrumentation.late,
         })
@@ -182,21 +183,32 @@ impl Live {
 }
 
 impl Instrumentation {
-    fn count(&mut self, batch: &Batch) {
+    fn count(&mut self, batch: &Batch, keys: &mut [[u64; KEY_WORDS_MAX]; BATCH_RECORDS]) {
         let meant = self.predicate.mask(batch, Mask::first(batch.len()));
+        if meant.is_empty() {
+            return;
+        }
+        self.breakdown.fill_keys(batch, keys);
+        let is_broken_down = !self.breakdown.by().is_empty();
         let ended = batch.numbers(Column::Ended);
+        let counted = self.breakdown.counted(batch);
+        // Most operations of a batch ended in the same second.
+        let mut at = None;
         meant.for_each(|place| {
             let number = ended[place] / SECOND_NS;
-            let Some(second) = second_of(&mut self.seconds, number) else {
+            if at.is_none_or(|(last, _)| last != number) {
+                at = Some((number, place_of_second(&mut self.seconds, number)));
+            }
+            let Some((_, Some(second))) = at else {
                 self.late += 1;
                 return;
             };
-            self.breakdown.add(&mut second.total, batch, place);
-            let tally = match self.breakdown.by().is_empty() {
-                true => &mut second.other,
-                false => second.tally(&self.breakdown.key(batch, place)),
+            let second = &mut self.seconds[second];
+            let tally = match is_broken_down {
+                true => second.tally(&keys[place]),
+                false => &mut second.other,
             };
-            self.breakdown.add(tally, batch, place);
+            counted.add(tally, place);
         });
     }
 
@@ -220,8 +232,8 @@ impl Instrumentation {
     }
 }
 
-/// The second of that number, which is made if it is not older than all that are held.
-fn second_of(seconds: &mut VecDeque<Second>, number: u64) -> Option<&mut Second> {
+/// Where the second of that number is, which is made if it is not older than all that are held.
+fn place_of_second(seconds: &mut VecDeque<Second>, number: u64) -> Option<usize> {
     let place = seconds.partition_point(|second| second.number < number);
     if seconds
         .get(place)
@@ -233,7 +245,7 @@ fn second_of(seconds: &mut VecDeque<Second>, number: u64) -> Option<&mut Second>
         }
         seconds.insert(place, Second::new(number));
     }
-    seconds.get_mut(place)
+    Some(place)
 }
 
 impl Second {
@@ -241,7 +253,6 @@ impl Second {
         Second {
             number,
             is_open: true,
-            total: Tally::default(),
             keys: KeyTable::default(),
             tallies: Vec::new(),
             other: Tally::default(),
@@ -250,7 +261,7 @@ impl Second {
     }
 
     /// Where an operation with this key is counted.
-    fn tally(&mut self, key: &Key) -> &mut Tally {
+    fn tally(&mut self, key: &[u64; KEY_WORDS_MAX]) -> &mut Tally {
         let number = match self.is_open {
             true => self.keys.find_or_add(key, OPEN_KEYS_MAX),
             false => self.keys.find(key),
@@ -290,7 +301,7 @@ impl Second {
     }
 
     fn counted_bytes(&self) -> usize {
-        let tallies = self.tallies.iter().chain([&self.total, &self.other]);
+        let tallies = self.tallies.iter().chain([&self.other]);
         size_of::<Second>()
             + self.keys.bytes()
             + tallies
@@ -298,19 +309,22 @@ impl Second {
                 .sum::<usize>()
     }
 
-    fn shown(&self, keys_max: usize) -> LiveSecond {
+    fn shown(&self, breakdown: &Breakdown, keys_max: usize) -> LiveSecond {
         let mut other = self.other.clone();
+        let mut total = self.other.clone();
         let mut groups = Vec::new();
         for number in self.ranked() {
+            let tally = &self.tallies[number];
+            total.merge(tally);
             match groups.len() < keys_max {
-                true => groups.push((self.keys.keys()[number], self.tallies[number].clone())),
-                false => other.merge(&self.tallies[number]),
+                true => groups.push((breakdown.key_of(&self.keys.keys()[number]), tally.clone())),
+                false => other.merge(tally),
             }
         }
         LiveSecond {
             second: self.number,
             is_open: self.is_open,
-            total: self.total.clone(),
+            total,
             groups,
             other,
         }

@@ -1,9 +1,11 @@
 //! Queries: what the flight recorder holds, broken down after the fact.
 //!
 //! # Mechanism
-//! The first scan finds the keys with the largest sums. Where there are no more keys than the
-//! answer has room for, such as kinds of operations, it has counted them already; otherwise a
-//! second scan counts the largest ones and all others together, column by column of time.
+//! The first scan finds the keys with the largest sums. As long as there are not many keys, such as
+//! kinds of operations, it counts all of them on the way; otherwise a second scan counts the
+//! largest ones and all others together, column by column of time. What a batch needs is looked up
+//! once for its 256 operations: their keys, the columns that are counted, and the column of time,
+//! which most batches have only one of.
 //!
 //! # Invariants
 //! - In each column and each bucket, the groups and `other` add up to the total exactly: one scan
@@ -15,8 +17,8 @@ use std::ops::Range;
 
 use tarn_probe::{Histogram, HistogramSnapshot, OperationRecord};
 
-use crate::breakdown::Breakdown;
-use crate::column_batch::{Batch, Column, ColumnSet, Mask};
+use crate::breakdown::{Breakdown, KEY_WORDS_MAX};
+use crate::column_batch::{BATCH_RECORDS, Batch, Column, Mask, Numbers};
 use crate::compiled::CompiledPredicate;
 use crate::coverage::Collected;
 use crate::error::QueryError;
@@ -115,16 +117,16 @@ impl FlightRecorder {
     /// Answers a query.
     pub fn answer(&self, query: &Query) -> Result<Answer, QueryError> {
         let columns = query.column_count()?;
-        let ranking = self.rank(query, columns);
-        let (groups, other) = match ranking.counted {
-            Some(groups) => (groups, vec![Tally::default(); columns]),
-            None => self.count(query, &ranking.top, columns),
+        let sums = match query.breakdown.key_words() {
+            0 => self.count_all(query, columns),
+            _ if query.keys_max == 0 => self.count_all(query, columns),
+            1 => self.count_keys::<1>(query, columns),
+            2 => self.count_keys::<2>(query, columns),
+            _ => self.count_keys::<KEY_WORDS_MAX>(query, columns),
         };
-        let mut total = other.clone();
+        let mut total = sums.other.clone();
         for (column, tally) in total.iter_mut().enumerate() {
-            groups
-                .iter()
-                .for_each(|group| tally.merge(&group.series[column]));
+            (sums.groups.iter()).for_each(|group| tally.merge(&group.series[column]));
         }
         let ranges = (0..columns).map(|column| query.column_range(column));
         let states = self.coverage_of(ranges.chain([query.range_ns.clone()]));
@@ -139,99 +141,124 @@ impl FlightRecorder {
             columns: states,
             dropped: whole.dropped,
             total,
-            groups,
-            other,
-            keys_found: ranking.keys_found,
-            unranked: ranking.unranked,
+            groups: sums.groups,
+            other: sums.other,
+            keys_found: sums.keys_found,
+            unranked: sums.unranked,
         })
     }
 
-    /// Finds the keys with the largest sums; and counts them, as long as no more keys are found
-    /// than the answer has.
-    fn rank(&self, query: &Query, columns: usize) -> Ranking {
-        let mut ranking = Ranking::default();
-        let (breakdown, keys_max) = (&query.breakdown, query.keys_max);
-        if breakdown.by().is_empty() || keys_max == 0 {
-            return ranking;
-        }
-        let (mut table, mut sums) = (KeyTable::default(), Vec::<u64>::new());
-        let mut counted = Vec::<Series>::new();
-        self.each_meant(query, &mut |batch, mask| {
-            let ended = batch.numbers(Column::Ended);
-            mask.for_each(|place| {
-                let key = breakdown.key(batch, place);
-                let Some(number) = table.find_or_add(&key, RANKED_MAX) else {
-                    ranking.unranked += 1;
-                    return;
-                };
-                if number == sums.len() {
-                    sums.push(0);
-                    match sums.len() <= keys_max {
-                        true => counted.push(vec![Tally::default(); columns]),
-                        false => counted.clear(),
-                    }
-                }
-                let weight = breakdown.weight(batch, place);
-                sums[number] = sums[number].saturating_add(weight);
-                if let Some(series) = counted.get_mut(number) {
-                    let column = query.column_of(ended[place]);
-                    breakdown.add(&mut series[column], batch, place);
-                }
-            });
+    /// Counts all operations together.
+    fn count_all(&self, query: &Query, columns: usize) -> Sums {
+        let empty = || vec![Tally::default(); columns];
+        let parts = self.fold_meant(query, empty, |other: &mut Series, batch, mask| {
+            let (counted, times) = (query.breakdown.counted(batch), query.times(batch, mask));
+            mask.for_each(|place| counted.add(&mut other[times.column(place)], place));
         });
+        Sums {
+            other: merged(parts, columns),
+            ..Sums::default()
+        }
+    }
+
+    fn count_keys<const W: usize>(&self, query: &Query, columns: usize) -> Sums {
+        let ranked = self.rank::<W>(query, columns);
+        let keys_max = query.keys_max;
+        let (sums, keys) = (ranked.table.sums(), ranked.table.keys());
+        // Words have the order of the keys that they make.
+        let rank = |number: &usize| (u64::MAX - sums[*number], keys[*number]);
         let mut order: Vec<usize> = (0..sums.len()).collect();
-        let keys = table.keys();
-        order.sort_by_key(|number| (u64::MAX - sums[*number], keys[*number]));
-        ranking.keys_found = order.len();
-        for number in order.iter().take(keys_max) {
-            ranking.top.find_or_add(&keys[*number], keys_max);
+        if keys_max < order.len() {
+            order.select_nth_unstable_by_key(keys_max, rank);
         }
-        ranking.counted = (counted.len() == order.len()).then(|| {
-            let group = |number: &usize| Group {
-                key: keys[*number],
-                series: std::mem::take(&mut counted[*number]),
-            };
-            order.iter().map(group).collect()
+        let count = keys_max.min(order.len());
+        let (top, rest) = order.split_at_mut(count);
+        top.sort_unstable_by_key(rank);
+        let (groups, other) = match ranked.counted {
+            Some(mut all) if ranked.unranked == 0 => {
+                let mut series = |number: &usize| std::mem::take(&mut all[*number]);
+                let groups = top.iter().map(|number| (keys[*number], series(number)));
+                let groups: Vec<([u64; W], Series)> = groups.collect();
+                (groups, merged(rest.iter().map(series).collect(), columns))
+            }
+            _ => {
+                let top = top.iter().map(|number| keys[*number]);
+                self.count_top(query, top.collect(), columns)
+            }
+        };
+        let group = |(words, series): ([u64; W], Series)| Group {
+            key: query.breakdown.key_of(&words),
+            series,
+        };
+        Sums {
+            groups: groups.into_iter().map(group).collect(),
+            other,
+            keys_found: keys.len(),
+            unranked: ranked.unranked,
+        }
+    }
+
+    /// Finds the sums of all keys; and counts them, as long as there are not many.
+    fn rank<const W: usize>(&self, query: &Query, columns: usize) -> Ranked<W> {
+        let counted_max = (as_usize(CELLS_MAX) / columns).max(query.keys_max);
+        let parts = self.fold_meant(query, Ranked::default, |ranked, batch, mask| {
+            ranked.take(query, (columns, counted_max), batch, mask);
         });
-        ranking
+        let largest_first = |one: &Ranked<W>| usize::MAX - one.table.keys().len();
+        let mut parts = parts;
+        parts.sort_by_key(largest_first);
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().unwrap_or_default();
+        parts.for_each(|part| all.merge(&part, (columns, counted_max)));
+        all
     }
 
     /// Counts the keys of `top`, and all others together.
-    fn count(&self, query: &Query, top: &KeyTable, columns: usize) -> (Vec<Group>, Series) {
-        let breakdown = &query.breakdown;
-        let empty: Series = vec![Tally::default(); columns];
-        let of_key = |key: &Key| Group {
-            key: *key,
-            series: empty.clone(),
-        };
-        let mut groups: Vec<Group> = top.keys().iter().map(of_key).collect();
-        let mut other = empty.clone();
-        self.each_meant(query, &mut |batch, mask| {
-            let ended = batch.numbers(Column::Ended);
+    fn count_top<const W: usize>(
+        &self,
+        query: &Query,
+        top: Vec<[u64; W]>,
+        columns: usize,
+    ) -> (Vec<([u64; W], Series)>, Series) {
+        let mut table = KeyTable::default();
+        for key in &top {
+            table.find_or_add(key, usize::MAX);
+        }
+        // The last series is that of all others.
+        let empty = || vec![vec![Tally::default(); columns]; top.len() + 1];
+        let parts = self.fold_meant(query, empty, |all, batch, mask| {
+            let mut keys = [[0; W]; BATCH_RECORDS];
+            query.breakdown.fill_keys(batch, &mut keys);
+            let (counted, times) = (query.breakdown.counted(batch), query.times(batch, mask));
             mask.for_each(|place| {
-                let group = match groups.is_empty() {
-                    true => None,
-                    false => top.find(&breakdown.key(batch, place)),
-                };
-                let series = match group {
-                    Some(number) => &mut groups[number].series,
-                    None => &mut other,
-                };
-                let column = query.column_of(ended[place]);
-                breakdown.add(&mut series[column], batch, place);
+                let number = table.find(&keys[place]).unwrap_or(top.len());
+                counted.add(&mut all[number][times.column(place)], place);
             });
         });
-        (groups, other)
+        let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+        let mut next = || {
+            merged(
+                parts.iter_mut().filter_map(Iterator::next).collect(),
+                columns,
+            )
+        };
+        let groups = top.iter().map(|key| (*key, next())).collect();
+        (groups, next())
     }
 
-    fn each_meant(&self, query: &Query, take: &mut dyn FnMut(&Batch, Mask)) {
+    fn fold_meant<T: Send>(
+        &self,
+        query: &Query,
+        make: impl Fn() -> T + Sync,
+        take: impl Fn(&mut T, &Batch, Mask) + Sync,
+    ) -> Vec<T> {
         let wanted = query.predicate.columns().and(query.breakdown.columns());
-        self.scan(&query.range_ns, wanted, &mut |batch, in_range| {
+        self.fold(&query.range_ns, wanted, make, |state, batch, in_range| {
             let mask = query.predicate.mask(batch, in_range);
             if !mask.is_empty() {
-                take(batch, mask);
+                take(state, batch, mask);
             }
-        });
+        })
     }
 
     /// Lists operations that ended in a time and that the predicate means, at most `limit` and
@@ -247,18 +274,27 @@ impl FlightRecorder {
         let latency = Histogram::new();
         let mut count = 0_u64;
         let mut kept = BTreeMap::<(u64, u64), OperationRecord>::new();
-        self.scan(range_ns, ColumnSet::ALL, &mut |batch, in_range| {
+        let mut whole = Batch::new();
+        let wanted = predicate.columns().with(Column::Latency);
+        self.scan_blocks(range_ns, wanted, &mut |batch, in_range, fill| {
+            // All columns are looked at only where an operation is listed.
+            let mut is_filled = false;
+            let ended = batch.numbers(Column::Ended);
+            let latencies = batch.numbers(Column::Latency);
             predicate.mask(batch, in_range).for_each(|place| {
-                let latency_ns = batch.numbers(Column::Latency)[place];
-                latency.record(latency_ns);
+                latency.record(latencies[place]);
                 count += 1;
                 let rank = match order {
-                    Order::Oldest => batch.numbers(Column::Ended)[place],
-                    Order::Slowest => u64::MAX - latency_ns,
+                    Order::Oldest => ended[place],
+                    Order::Slowest => u64::MAX - latencies[place],
                 };
                 let last = kept.last_key_value().map(|(key, _)| *key);
                 if kept.len() < limit || last.is_some_and(|last| (rank, count) < last) {
-                    kept.insert((rank, count), batch.record(place));
+                    if !is_filled {
+                        fill(&mut whole);
+                        is_filled = true;
+                    }
+                    kept.insert((rank, count), whole.record(place));
                 }
                 if kept.len() > limit {
                     kept.pop_last();
@@ -273,15 +309,119 @@ impl FlightRecorder {
     }
 }
 
-/// The keys of the groups.
+/// What was counted.
 #[derive(Debug, Default)]
-struct Ranking {
+struct Sums {
     /// The largest sum first.
-    top: KeyTable,
-    /// The groups, if they are all keys that were found.
-    counted: Option<Vec<Group>>,
+    groups: Vec<Group>,
+    other: Series,
     keys_found: usize,
     unranked: u64,
+}
+
+/// The sums of all keys.
+#[derive(Debug)]
+struct Ranked<const W: usize> {
+    table: KeyTable<W>,
+    /// The columns of each, while there are not many.
+    counted: Option<Vec<Series>>,
+    /// Operations whose keys the table has no room for.
+    unranked: u64,
+    /// Those of a batch.
+    keys: Box<[[u64; W]; BATCH_RECORDS]>,
+}
+
+impl<const W: usize> Default for Ranked<W> {
+    fn default() -> Self {
+        Ranked {
+            table: KeyTable::default(),
+            counted: Some(Vec::new()),
+            unranked: 0,
+            keys: Box::new([[0; W]; BATCH_RECORDS]),
+        }
+    }
+}
+
+impl<const W: usize> Ranked<W> {
+    fn take(&mut self, query: &Query, bounds: (usize, usize), batch: &Batch, mask: Mask) {
+        query.breakdown.fill_keys(batch, &mut self.keys);
+        let (counted, times) = (query.breakdown.counted(batch), query.times(batch, mask));
+        self.table.touch(self.keys[..batch.len()].iter());
+        mask.for_each(|place| {
+            let weight = counted.weight(place);
+            let added = self.table.add(&self.keys[place], weight, RANKED_MAX);
+            let Some(number) = added else {
+                self.unranked += 1;
+                return;
+            };
+            if let Some(series) = self.series(number, bounds) {
+                counted.add(&mut series[times.column(place)], place);
+            }
+        });
+    }
+
+    /// The columns of a key; a key that is new is one too many where there is no room for it.
+    fn series(&mut self, number: usize, (columns, max): (usize, usize)) -> Option<&mut Series> {
+        let is_new = number == self.counted.as_ref()?.len();
+        if is_new && number == max {
+            self.counted = None;
+        }
+        let all = self.counted.as_mut()?;
+        if is_new {
+            all.push(vec![Tally::default(); columns]);
+        }
+        all.get_mut(number)
+    }
+
+    fn merge(&mut self, other: &Ranked<W>, bounds: (usize, usize)) {
+        if let Some(counted) = &other.counted {
+            for (key, series) in other.table.keys().iter().zip(counted) {
+                let number = self.table.find_or_add(key, RANKED_MAX);
+                if let Some(all) = number.and_then(|number| self.series(number, bounds)) {
+                    add_series(all, series);
+                }
+            }
+        } else {
+            self.counted = None;
+        }
+        self.unranked += other.unranked + self.table.merge(&other.table, RANKED_MAX);
+    }
+}
+
+fn add_series(all: &mut Series, more: &Series) {
+    let pairs = all.iter_mut().zip(more);
+    pairs.for_each(|(tally, more)| tally.merge(more));
+}
+
+/// The sum of these, none of which is longer.
+fn merged(parts: Vec<Series>, columns: usize) -> Series {
+    let mut parts = parts.into_iter();
+    let mut all = parts
+        .next()
+        .unwrap_or_else(|| vec![Tally::default(); columns]);
+    parts.for_each(|part| add_series(&mut all, &part));
+    all
+}
+
+/// The columns of time of a batch's operations.
+enum Times<'b> {
+    /// All have the same.
+    One(usize),
+    /// By the times they ended.
+    Each(&'b Query, &'b Numbers),
+}
+
+impl Times<'_> {
+    fn column(&self, place: usize) -> usize {
+        match self {
+            Times::One(column) => *column,
+            Times::Each(query, ended) => query.column_of(ended[place]),
+        }
+    }
+}
+
+fn as_usize(number: u64) -> usize {
+    usize::try_from(number).expect("memory has more than 32 bits")
 }
 
 impl Query {
@@ -305,6 +445,23 @@ impl Query {
                 keys,
                 cells_max: CELLS_MAX,
             }),
+        }
+    }
+
+    /// The columns of the meant operations of a batch.
+    fn times<'b>(&'b self, batch: &'b Batch, mask: Mask) -> Times<'b> {
+        let ended = batch.numbers(Column::Ended);
+        let bounds = mask.bounds().map(|(first, last)| {
+            let is_sorted = ended[first..=last].is_sorted();
+            (
+                is_sorted,
+                self.column_of(ended[first]),
+                self.column_of(ended[last]),
+            )
+        });
+        match bounds {
+            Some((true, first, last)) if first == last => Times::One(first),
+            _ => Times::Each(self, ended),
         }
     }
 

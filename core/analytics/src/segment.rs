@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use tarn_probe::{OperationRecord, Stage, pack_stage_ns, unpack_stage_ns};
 
-use crate::column_batch::{BATCH_RECORDS, Batch, Column, ColumnSet, Numbers};
+use crate::column_batch::{BATCH_RECORDS, Batch, Column, ColumnSet, FillWhole, Numbers};
 use crate::column_packing::{PADDING, pack, unpack};
 use crate::key_table::KeyTable;
 
@@ -64,7 +64,7 @@ impl Segment {
     pub(crate) fn pack(records: &mut [OperationRecord]) -> Segment {
         assert!(!records.is_empty(), "a segment has operations");
         records.sort_by_key(OperationRecord::ended_ns);
-        let (mut bytes, mut origins) = (Vec::new(), KeyTable::default());
+        let (mut bytes, mut origins) = (Vec::new(), KeyTable::<2>::default());
         let mut batch = Batch::new();
         let mut blocks = Vec::new();
         for part in records.chunks(BATCH_RECORDS) {
@@ -76,7 +76,7 @@ impl Segment {
         Segment {
             blocks: blocks.into_boxed_slice(),
             bytes: bytes.into_boxed_slice(),
-            origins: origins.keys().iter().map(|key| key[0]).collect(),
+            origins: origins.keys().iter().map(joined).collect(),
         }
     }
 
@@ -104,20 +104,23 @@ impl Segment {
     }
 
     /// Fills `batch` with the wanted columns of each block that has operations of the time range,
-    /// and calls `take`. Such a block may have others as well.
+    /// and calls `take`. Such a block may have others as well. What `take` is given besides fills
+    /// another batch with all columns of the block.
     pub(crate) fn for_each_block(
         &self,
         range_ns: &Range<u64>,
         wanted: ColumnSet,
         batch: &mut Batch,
-        take: &mut dyn FnMut(&Batch),
+        take: &mut dyn FnMut(&Batch, &FillWhole<'_>),
     ) {
         for block in &self.blocks {
             let is_before = block.last_ended_ns < range_ns.start;
             let is_behind = block.first_ended_ns >= range_ns.end;
             if !is_before && !is_behind {
                 self.unpack_block(block, wanted, batch);
-                take(batch);
+                take(batch, &|whole| {
+                    self.unpack_block(block, ColumnSet::ALL, whole)
+                });
             }
         }
     }
@@ -192,7 +195,17 @@ fn origin_of(batch: &Batch, place: usize) -> u128 {
     })
 }
 
-fn pack_block(batch: &Batch, origins: &mut KeyTable, bytes: &mut Vec<u8>) -> Block {
+/// An origin as a key.
+fn halves(origin: u128) -> [u64; 2] {
+    let half = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).expect("64 bits");
+    [half(origin), half(origin >> 64)]
+}
+
+fn joined([low, high]: &[u64; 2]) -> u128 {
+    u128::from(*high) << 64 | u128::from(*low)
+}
+
+fn pack_block(batch: &Batch, origins: &mut KeyTable<2>, bytes: &mut Vec<u8>) -> Block {
     let count = batch.len();
     let at = u32::try_from(bytes.len()).expect("a segment is less than 4 GiB");
     let mut lengths = [0; PACKED_COLUMNS];
@@ -211,8 +224,7 @@ fn pack_block(batch: &Batch, origins: &mut KeyTable, bytes: &mut Vec<u8>) -> Blo
         add(place + 1, &batch.numbers(column)[..count]);
     }
     for (place, number) in numbers[..count].iter_mut().enumerate() {
-        let key = [origin_of(batch, place), 0];
-        let found = origins.find_or_add(&key, usize::MAX);
+        let found = origins.find_or_add(&halves(origin_of(batch, place)), usize::MAX);
         let found = found.expect("the table has no bound");
         *number = u64::try_from(found).expect("fits 64 bits");
     }

@@ -21,6 +21,7 @@
 //! # Bars
 //! [`bar`] has them. Below a bar the task fails.
 
+mod analytics_bars;
 mod fence;
 mod log_device;
 mod parity;
@@ -56,7 +57,7 @@ const PRIORITY: &str = "-15";
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Only loads whose name contains this, such as read; or log device, picket fence, streams,
-    /// scans, served blocks, served files, parity, or checksums
+    /// scans, served blocks, served files, parity, checksums, or analytics
     #[arg(long)]
     only: Option<String>,
     /// Small sizes and three rounds: a look, not a verdict to rely on
@@ -134,22 +135,24 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         arguments.asks_for("parity"),
         arguments.asks_for("checksums"),
     );
+    let analytics = arguments.asks_for(analytics_bars::NAME);
     let (blocks, files) = (
         arguments.asks_for(served_blocks::NAME),
         arguments.asks_for(served_files::NAME),
     );
     let is_served = blocks || files;
     let is_of_programs = log_device || fence || streams || scans || is_served || !loads.is_empty();
-    if !is_of_programs && !parity && !checksums {
+    if !is_of_programs && !parity && !checksums && !analytics {
         let names = Load::ALL.map(|load| load.to_string()).join(", ");
         return Err(format!(
-            "nothing has such a name: there are {names}, {}, {}, {}, {}, {}, {}, parity, checksums",
+            "nothing has such a name: there are {names}, {}, {}, {}, {}, {}, {}, {}, parity, checksums",
             log_device::NAME,
             fence::NAME,
             streams::NAME,
             scans::NAME,
             served_blocks::NAME,
-            served_files::NAME
+            served_files::NAME,
+            analytics_bars::NAME
         )
         .into());
     }
@@ -215,6 +218,9 @@ pub fn bench(arguments: &Arguments) -> Outcome {
     }
     if checksums {
         failed.extend(parity::compare_checksums()?);
+    }
+    if analytics {
+        failed.extend(analytics_bars::measure(arguments.quick)?);
     }
     match failed.is_empty() {
         true => Ok(()),

@@ -1,0 +1,311 @@
+//! What Analytics costs, and how fast it answers, beside the bars that are set for it.
+//!
+//! Prints one line of tab-separated fields for each bar, after a line that names them:
+//!
+//! ```text
+//! bar  what  measured  unit  target
+//! ```
+//!
+//! A measured figure is good where it is at most the target; bars that ask for at least something
+//! begin with `-`. `cargo xtask bench --only analytics` runs it in release and judges.
+//!
+//! Argument: the number of operations that queries go over, 12,000,000 without.
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tarn_analytics::{
+    Analytics, Breakdown, CompiledPredicate, DEFAULT_BUDGET_BYTES, Order, Query, Statement,
+    ValueNames,
+};
+use tarn_host::sim::Random;
+use tarn_host::{Host, RealOptions};
+use tarn_probe::{
+    ClientId, DatasetId, HolderId, Operation, OperationKind, OperationRecord, OperationStatistics,
+    Outcome, Protocol, Stage, What, Who,
+};
+
+/// Operations between two looks at the clock: its own cost is spread over them.
+const ROUND: usize = 64;
+/// How many rounds are measured.
+const ROUNDS: usize = 20_000;
+/// Operations a second of the time that queries go over.
+const RATE: u64 = 20_000;
+/// When that time begins, by the clock of operations.
+const BEGAN_NS: u64 = 1_000_000_000;
+/// Instrumentations that count at the same time.
+const INSTRUMENTATIONS: usize = 12;
+
+fn main() {
+    let argument = std::env::args().nth(1);
+    let wanted = argument.and_then(|count| count.parse().ok());
+    let count: usize = wanted.unwrap_or(12_000_000);
+    println!("bar\twhat\tmeasured\tunit\ttarget");
+    request_path();
+    let records = operations(count);
+    let end_ns = records.last().map_or(0, OperationRecord::ended_ns) + 1;
+    let range_ns = BEGAN_NS..end_ns;
+    let analytics = Arc::new(collector(&records));
+    drop(records);
+    let host = Host::real(RealOptions::default());
+    // Queries use the processors of its machine.
+    let _collector = analytics.start(&host);
+    window(&analytics);
+    queries(&analytics, count, &range_ns);
+}
+
+fn tell(bar: &str, what: &str, measured: f64, unit: &str, target: &str) {
+    println!("{bar}\t{what}\t{measured:.2}\t{unit}\t{target}");
+}
+
+fn who(client: u32) -> Who {
+    Who {
+        client: ClientId(client),
+        protocol: Protocol::Nfs3,
+        user: 1000,
+        holder: HolderId::NONE,
+    }
+}
+
+/// B1 and B2: an operation from begin to end in one thread, with the statistics of its dataset;
+/// with and without a ring that takes its record.
+fn request_path() {
+    let statistics = OperationStatistics::new();
+    let analytics = Analytics::new(0);
+    let mut medians = Vec::new();
+    for is_kept in [false, true] {
+        let mut rounds: Vec<f64> = Vec::with_capacity(ROUNDS);
+        for round in 0..ROUNDS {
+            let began = Instant::now();
+            for number in 0..ROUND {
+                let what = What {
+                    kind: OperationKind::Read,
+                    dataset: DatasetId(1),
+                    object: u64::try_from(number).expect("a small number"),
+                    offset: 4096,
+                    size: 4096,
+                };
+                let operation = Operation::begin(tarn_host::monotonic_ns, who(17), what);
+                operation.mark(Outcome::CacheHit);
+                black_box(operation.finish_with(&statistics));
+            }
+            rounds.push(nanoseconds(began) / as_f64(ROUND));
+            if is_kept && round % 64 == 63 {
+                analytics.pass(tarn_host::monotonic_ns());
+            }
+        }
+        rounds.sort_by(f64::total_cmp);
+        medians.push((rounds[ROUNDS / 2], rounds[ROUNDS * 99 / 100]));
+    }
+    let ((plain, _), (kept, kept_p99)) = (medians[0], medians[1]);
+    tell(
+        "B1",
+        "request path of an operation, median",
+        kept,
+        "ns",
+        "40",
+    );
+    tell(
+        "B1",
+        "request path of an operation, 99 %",
+        kept_p99,
+        "ns",
+        "150",
+    );
+    tell("B2", "of it the flight recorder", kept - plain, "ns", "10");
+}
+
+/// Operations of a server: few clients, many files, latencies of a cache, an SSD and a disk.
+fn operations(count: usize) -> Vec<OperationRecord> {
+    let mut random = Random::new(7);
+    let mut ended_ns = BEGAN_NS;
+    let mut all = Vec::with_capacity(count);
+    for _ in 0..count {
+        ended_ns += random.below(2 * 1_000_000_000 / RATE);
+        all.push(any_operation(&mut random, ended_ns));
+    }
+    all
+}
+
+fn any_operation(random: &mut Random, ended_ns: u64) -> OperationRecord {
+    let (cause, latency_ns) = match random.below(100) {
+        0..70 => (Outcome::CacheHit, 4_000 + random.below(30_000)),
+        70..90 => (Outcome::SecondLevel, 90_000 + random.below(100_000)),
+        _ => (Outcome::Disk, 2_000_000 + random.below(14_000_000)),
+    };
+    let kinds = [
+        OperationKind::Read,
+        OperationKind::Read,
+        OperationKind::Write,
+        OperationKind::GetAttributes,
+        OperationKind::Lookup,
+    ];
+    let kind = kinds[random.index(kinds.len())];
+    // Of 100,000 files a fifth has most of the operations.
+    let file = match random.chance(4, 5) {
+        true => random.below(20_000),
+        false => random.below(100_000),
+    };
+    let what = What {
+        kind,
+        dataset: DatasetId(u32::try_from(random.below(4)).expect("a small number") + 1),
+        object: 128 + file,
+        offset: random.below(256) * 131_072,
+        size: 131_072 >> random.below(6),
+    };
+    let mut stages = [0; Stage::COUNT];
+    stages[Stage::Device.index()] = match cause {
+        Outcome::Disk => latency_ns / 10 * 9,
+        _ => 0,
+    };
+    let client = u32::try_from(16 + random.below(40)).expect("a small number");
+    let began_ns = ended_ns - latency_ns.min(ended_ns);
+    OperationRecord::new(
+        began_ns,
+        latency_ns,
+        &who(client),
+        &what,
+        cause.bit(),
+        &stages,
+    )
+}
+
+/// What a statement means.
+fn meant(text: &str) -> (CompiledPredicate, Breakdown) {
+    let statement = Statement::parse(text).expect("a statement of this program");
+    let predicate = statement.predicate.compile(&ValueNames::new());
+    (predicate.expect("it has no names"), statement.breakdown())
+}
+
+/// How long a collector takes for each of these operations.
+fn taken_ns(analytics: &Analytics, records: &[OperationRecord]) -> f64 {
+    let began = Instant::now();
+    for chunk in records.chunks(4096) {
+        analytics.take(chunk);
+    }
+    nanoseconds(began) / as_f64(records.len())
+}
+
+/// B3 and B6: what the collector takes for each operation.
+fn collector(records: &[OperationRecord]) -> Analytics {
+    let watched = Analytics::new(DEFAULT_BUDGET_BYTES);
+    for number in 0..INSTRUMENTATIONS {
+        let texts = [
+            "nfs.ops[op=read][client]:latency",
+            "nfs.ops[file]",
+            "nfs.ops[cause]:size",
+            "nfs.bytes[dataset]:offset",
+        ];
+        let (predicate, breakdown) = meant(texts[number % texts.len()]);
+        let begun = watched.instrument(predicate, breakdown, 20, 0);
+        begun.expect("there is room for some instrumentations");
+    }
+    let with_ns = taken_ns(&watched, &records[..records.len() / 4]);
+    drop(watched);
+    let analytics = Analytics::new(DEFAULT_BUDGET_BYTES);
+    let alone_ns = taken_ns(&analytics, records);
+    let each_ns = (with_ns - alone_ns) / as_f64(INSTRUMENTATIONS);
+    let percent = |rate: f64| alone_ns * rate / 1e9 * 100.0;
+    tell(
+        "B3",
+        "each live drill-down, on the collector",
+        each_ns,
+        "ns/op",
+        "10",
+    );
+    tell(
+        "B6",
+        "collector at 100,000 operations a second",
+        percent(1e5),
+        "% of a core",
+        "3",
+    );
+    tell(
+        "B6",
+        "collector at 500,000 operations a second",
+        percent(5e5),
+        "% of a core",
+        "15",
+    );
+    analytics
+}
+
+/// B7 and B11: how much is held, and in how many bytes.
+fn window(analytics: &Analytics) {
+    let state = analytics.flight_recorder().state();
+    let held = usize::try_from(state.held).expect("it is held here");
+    let bytes = as_f64(state.bytes) / as_f64(held);
+    let room = as_f64(DEFAULT_BUDGET_BYTES) / bytes;
+    let minutes = |rate: f64| room / rate / 60.0;
+    tell(
+        "B7",
+        "bytes of an operation that is held",
+        bytes,
+        "bytes",
+        "16",
+    );
+    tell(
+        "B11",
+        "window at 20,000 operations a second",
+        minutes(2e4),
+        "minutes",
+        "-30",
+    );
+    tell(
+        "B11",
+        "window at 100,000 operations a second",
+        minutes(1e5),
+        "minutes",
+        "-5",
+    );
+}
+
+/// B18: questions after the fact over all of them.
+fn queries(analytics: &Analytics, count: usize, range_ns: &Range<u64>) {
+    let mut took = Vec::new();
+    for text in [
+        "nfs.ops:latency",
+        "nfs.ops[op]:latency",
+        "nfs.ops[client]:latency",
+        "nfs.ops[file]",
+        "nfs.ops[file]:latency",
+        "nfs.ops[client][file]",
+        "nfs.ops[latency>10ms][file]:latency",
+        "nfs.ops[client=#17][op=read][file]:latency",
+        "nfs.bytes[file]",
+        "nfs.wait[cause]:latency",
+    ] {
+        let (predicate, breakdown) = meant(text);
+        let column_ns = ((range_ns.end - range_ns.start) / 600).max(1_000_000_000);
+        let query = Query {
+            range_ns: range_ns.clone(),
+            column_ns,
+            predicate: predicate.clone(),
+            breakdown,
+            keys_max: 20,
+        };
+        let began = Instant::now();
+        let answer = analytics.flight_recorder().answer(&query);
+        black_box(answer.expect("the answer is of a size that is given"));
+        let answer_ms = nanoseconds(began) / 1e6;
+        let began = Instant::now();
+        let listed = analytics.flight_recorder();
+        black_box(listed.operations(range_ns, &predicate, Order::Slowest, 20));
+        let list_ms = nanoseconds(began) / 1e6;
+        eprintln!("{text}: {answer_ms:.0} ms, the slowest of them {list_ms:.0} ms");
+        took.extend([answer_ms, list_ms]);
+    }
+    took.sort_by(f64::total_cmp);
+    let what = format!("question over {count} operations, 95 %");
+    tell("B18", &what, took[took.len() * 95 / 100], "ms", "500");
+}
+
+fn nanoseconds(began: Instant) -> f64 {
+    began.elapsed().as_secs_f64() * 1e9
+}
+
+fn as_f64(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::MAX, f64::from)
+}
