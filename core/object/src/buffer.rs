@@ -241,11 +241,18 @@ impl Object {
             let held = state.take_held(block);
             if let Some(pending) = state.pending.back_mut()
                 && pending.txg == tx.txg()
-                && let Some(buffer) = pending.blocks.get_mut(&block)
+                && pending.blocks.contains_key(&block)
             {
                 // It may be the same buffer, which is changed in place.
                 drop(held);
-                change(&mut Arc::make_mut(buffer)[part]);
+                self.note_block_changes(pending, block);
+                if let Some(buffer) = pending.blocks.get_mut(&block) {
+                    if is_whole && Arc::get_mut(buffer).is_none() {
+                        // A reader or the log has it: nothing of it is wanted here.
+                        *buffer = Arc::new(Buffer::for_overwrite(buffer.len()));
+                    }
+                    change(&mut Arc::make_mut(buffer)[part]);
+                }
                 pending.passing.remove(&block);
                 return Ok(());
             }
@@ -378,6 +385,13 @@ impl Object {
         }
     }
 
+    /// What indirect log writes have of a block will not be its contents.
+    fn note_block_changes(&self, pending: &mut Pending, block: u64) {
+        if let Some(bytes) = pending.supersede_placed(block) {
+            self.context.env.txgs.note_superseded(bytes);
+        }
+    }
+
     /// Makes a buffer the newest contents of a block.
     fn put_buffer(&self, state: &mut ObjectState, tx: &Tx, block: u64, buffer: Arc<Buffer>) {
         let bytes = widen(buffer.len());
@@ -390,6 +404,7 @@ impl Object {
         pending.freed.remove(block);
         pending.passing.remove(&block);
         pending.drop_clone(block);
+        self.note_block_changes(pending, block);
         if pending.blocks.insert(block, buffer).is_none() {
             pending.dirty_bytes += bytes;
             self.context.env.txgs.add_dirty(bytes);
@@ -589,10 +604,14 @@ impl Object {
         let Some(pending) = newest.filter(|pending| pending.txg == tx.txg()) else {
             return false;
         };
-        let Some(buffer) = pending.blocks.get_mut(&0) else {
+        let Some(buffer) = pending.blocks.get(&0) else {
             return false;
         };
         let (before, after) = (widen(buffer.len()), size.get());
+        self.note_block_changes(pending, 0);
+        let Some(buffer) = pending.blocks.get_mut(&0) else {
+            return false;
+        };
         // Other holders of the buffer keep it as it is.
         let most = narrow(BLOCK_BYTES_MAX);
         Arc::make_mut(buffer).grow(size.to_usize(), most);

@@ -26,6 +26,7 @@ use tarn_ondisk as ondisk;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::checksum::ChecksumKind;
 use tarn_ondisk::compression::Compression;
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::dnode::{CORE_BYTES, POINTER_SHIFT, SLOT_BYTES, Spill};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, LogicalSize, Txg};
@@ -219,6 +220,15 @@ impl Pending {
             parents: BTreeMap::new(),
             spill_worst: 0,
         }
+    }
+
+    /// The block changes: what an indirect log write has written is not its contents any more.
+    /// Gives how many bytes that was. The buffer need not be kept as it is for that: it is changed
+    /// in place where no other thread has it.
+    pub fn supersede_placed(&mut self, block: u64) -> Option<u64> {
+        let placed = self.placed_for_log.remove(&block)?;
+        self.superseded.push(placed.pointer);
+        Some(widen(placed.buffer.len()))
     }
 
     /// What is stored of a block, and cached then: without the room that it had to grow. Blocks of

@@ -5,8 +5,8 @@
 //! contents of the block, if the open group has changed it, get their place
 //! ([`Object::place_for_log`]), are written by the log, and noted in the group's changes. When the
 //! group is stored and the block still has these contents, it is not written again: the tree gets
-//! the pointer. If it was changed, truncated or freed since, it is stored as usual, and the place
-//! is freed with the txg.
+//! the pointer. A change of the block drops the note ([`Pending::supersede_placed`]): it is stored
+//! as usual, and the place is freed with the txg, as it is where the block was truncated or freed.
 //!
 //! # Invariants
 //! - Each place taken here becomes part of the tree with its txg, or is freed with it.
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use tarn_block::{Block, BlockRole, Embedding, PlacedBlocks, WriteRequest};
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, Level, LogicalSize, Txg};
 use tarn_probe::Operation;
@@ -116,6 +117,8 @@ impl Object {
             placed.iter().all(|(_, pointer)| pointer.birth() == txg),
             "a place is part of its txg"
         );
+        let bytes = placed.iter().map(|((_, buffer), _)| widen(buffer.len()));
+        (self.context.env.txgs).note_written_early(bytes.sum());
         for ((block, buffer), pointer) in placed {
             let before = pending
                 .placed_for_log

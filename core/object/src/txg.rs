@@ -145,6 +145,12 @@ pub struct Txgs {
     /// What the open group has made dirty. What holders of the one before add late counts here: it
     /// is a hint.
     group_bytes: AtomicU64,
+    /// What indirect log writes have written of the open group and was changed since: places that
+    /// are in use until it is stored.
+    superseded_bytes: AtomicU64,
+    /// How much more than otherwise the open group may have dirty, because commits are likely to
+    /// write it early.
+    early_bytes: AtomicU64,
     counts: Counters,
     /// What each group that is not stored takes at worst: see [`in_flight`](crate::in_flight).
     in_flight: [AtomicU64; GROUPS],
@@ -217,6 +223,8 @@ impl Txgs {
             limits,
             dirty_bytes: AtomicU64::new(0),
             group_bytes: AtomicU64::new(0),
+            superseded_bytes: AtomicU64::new(0),
+            early_bytes: AtomicU64::new(0),
             counts: Counters::default(),
             in_flight: Default::default(),
             lent: OnceLock::new(),
@@ -432,6 +440,35 @@ impl Txgs {
         }
     }
 
+    /// Indirect log writes have written so many bytes of the open group: storing it takes so much
+    /// less.
+    pub(crate) fn note_written_early(&self, bytes: u64) {
+        let less = |sum: u64| Some(sum.saturating_sub(bytes));
+        let _ = (self.group_bytes).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// So many bytes of the open group that were written early have changed: they are to be written
+    /// again, and their place is in use until the group is stored.
+    pub(crate) fn note_superseded(&self, bytes: u64) {
+        self.group_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.superseded_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A commit of so many bytes has come, which the log writes early where their group is open:
+    /// the next groups stay open for twice as much, so that such commits need not wait for groups.
+    pub fn expect_early_writes(&self, bytes: u64) {
+        let more = bytes.saturating_mul(2).min(self.sync_part());
+        self.early_bytes.fetch_max(more, Ordering::Relaxed);
+    }
+
+    /// Asks for the open group to be stored soon, where much space is in use for what was written
+    /// early and has changed since. Best after a commit: then there is little else to write.
+    pub fn store_much_superseded(&self) {
+        if self.superseded_bytes.load(Ordering::Relaxed) >= self.sync_part() {
+            self.kick();
+        }
+    }
+
     /// So many bytes are stored, or need not be any more.
     pub(crate) fn remove_dirty(&self, bytes: u64) {
         self.counts.cleaned_bytes.add(bytes);
@@ -462,9 +499,15 @@ impl Txgs {
         }
     }
 
+    /// How much the open group may have dirty.
     fn sync_bytes(&self) -> u64 {
-        let part = self.limits.dirty_bytes_max / 100 * self.limits.sync_percent;
-        part.min(self.limits.sync_bytes_max)
+        let early = self.early_bytes.load(Ordering::Relaxed);
+        let max = self.limits.sync_bytes_max.saturating_add(early);
+        self.sync_part().min(max)
+    }
+
+    fn sync_part(&self) -> u64 {
+        self.limits.dirty_bytes_max / 100 * self.limits.sync_percent
     }
 
     /// For the sync thread: waits until the open group should be stored, at most for the timeout.
@@ -510,6 +553,9 @@ impl Txgs {
         self.in_flight[slot_of(state.open)].store(0, Ordering::Relaxed);
         state.is_quiescing = false;
         self.group_bytes.store(0, Ordering::Relaxed);
+        self.superseded_bytes.store(0, Ordering::Relaxed);
+        let halved = |bytes: u64| Some(bytes / 2);
+        let _ = (self.early_bytes).fetch_update(Ordering::Relaxed, Ordering::Relaxed, halved);
         let now_ns = tarn_host::monotonic_ns();
         let opened_ns = std::mem::replace(&mut state.opened_ns, now_ns);
         let since_ns = match self.filling_since_ns.swap(0, Ordering::Relaxed) {

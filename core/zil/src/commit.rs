@@ -8,10 +8,15 @@
 //! for another.
 //!
 //! Where the log cannot be written, commits wait until their txg is stored. That is so for the
-//! first commit of all, whose chain begins in a head that must be stored first; for very much data;
-//! and when a block has no room, cannot be written, or contents cannot be read. From then on until
-//! that group is stored no batch is begun, and what is on its way behind a block that was not
-//! written counts as not written, so the log has no gaps.
+//! first commit of all, whose chain begins in a head that must be stored first; and when a block
+//! has no room, cannot be written, or contents cannot be read. From then on until that group is
+//! stored no batch is begun, and what is on its way behind a block that was not written counts as
+//! not written, so the log has no gaps.
+//!
+//! A commit with more than [`CARRIED_BYTES_MAX`](crate::log) for the log's own blocks waits for
+//! txgs, too. What large writes of the open group have does not count, as their records lead to
+//! their blocks ([`ready`](crate::ready)). Where too much is in a group that is closed, and so on
+//! its way to the disk, the commit waits for that group alone, and then writes what is left.
 //!
 //! # Invariants
 //! - A commit returns well only when each record it needs is in a stored group, or in a block that
@@ -20,6 +25,7 @@
 
 use tarn_host::lock::MutexGuard;
 use tarn_object::AssignError;
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
@@ -29,9 +35,16 @@ use crate::pending::Entry;
 use crate::probes::probes;
 use crate::ready::{Basis, Preparation};
 
-/// A commit that needs more than this waits for its group: everything is written once, and memory
-/// for the log stays small.
-const COMMIT_BYTES_MAX: u64 = 8 << 20;
+/// How a commit makes the changes of a file durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By the log.
+    Log,
+    /// With this txg, and what was recorded before.
+    Group(Txg),
+    /// With this txg, which is closed, what was recorded up to it, and then the rest.
+    ClosedGroup(Txg),
+}
 
 impl IntentLog {
     /// Returns when all changes of this file that were recorded before are durable, and what they
@@ -58,26 +71,50 @@ impl IntentLog {
         objects: &[Option<ObjectId>],
         operation: &Operation,
     ) -> Result<(), CommitError> {
-        probes()
-            .commits
-            .add(tarn_ondisk::declare::widen(objects.len()));
+        probes().commits.add(widen(objects.len()));
+        let mut rest = self.commit_once(objects, operation)?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+        // What comes from now on is not waited for.
+        let open = self.txgs().open_txg();
+        while !rest.is_empty() && self.txgs().stored_txg() < open {
+            rest = self.commit_once(&rest, operation)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the files of which only a part is durable: the rest was left until a closed group
+    /// was stored, which it is.
+    fn commit_once(
+        &self,
+        objects: &[Option<ObjectId>],
+        operation: &Operation,
+    ) -> Result<Vec<Option<ObjectId>>, CommitError> {
+        let mut rest = Vec::new();
         let txgs = self.txgs();
         if self.durability == Durability::ByGroup || txgs.is_suspended() {
-            return Ok(txgs.wait_stored(txgs.open_txg(), operation)?);
+            txgs.wait_stored(txgs.open_txg(), operation)?;
+            return Ok(rest);
         }
         let stored = txgs.stored_txg();
         let mut state = self.state.lock();
         if state.is_closed {
             drop(state);
-            return Ok(txgs.wait_stored(txgs.open_txg(), operation)?);
+            txgs.wait_stored(txgs.open_txg(), operation)?;
+            return Ok(rest);
         }
         // One that waits for its group says nothing about the others: theirs may be a later one.
         let mut group_of_some = Txg::ZERO;
         let mut last = None;
         for object in objects {
-            match state.group_to_wait_for(*object, stored) {
-                Some(txg) => group_of_some = group_of_some.max(txg),
-                None => last = last.max(state.join_for(*object, stored)),
+            match self.way_of(&state, *object, stored) {
+                Way::Log => last = last.max(state.join_for(*object, stored)),
+                Way::Group(txg) => group_of_some = group_of_some.max(txg),
+                Way::ClosedGroup(txg) => {
+                    group_of_some = group_of_some.max(txg);
+                    rest.push(*object);
+                }
             }
         }
         if let Some(mine) = last {
@@ -95,7 +132,34 @@ impl IntentLog {
             probes().waited.increment();
             txgs.wait_stored(group_of_some, operation)?;
         }
-        Ok(())
+        Ok(rest)
+    }
+
+    /// How the changes of this file become durable.
+    fn way_of(&self, state: &State, object: Option<ObjectId>, stored: Txg) -> Way {
+        let newest = || state.pending.newest(object).max(state.batches.newest());
+        if state.must_wait > stored {
+            return Way::Group(newest().max(state.must_wait));
+        }
+        let limits = self.limits();
+        let room = state.pending.room(object, stored);
+        if room.bytes <= limits.carried_bytes {
+            return Way::Log;
+        }
+        let open = self.txgs().open_txg();
+        let leading = match self.leads_to_large_writes() {
+            true => Some(open),
+            false => None,
+        };
+        assert!(stored < open, "the open txg is not stored");
+        if leading.is_some() {
+            self.txgs().expect_early_writes(room.large_bytes);
+        }
+        match state.pending.too_much(object, stored, leading, limits) {
+            None => Way::Log,
+            Some(txg) if txg < open => Way::ClosedGroup(txg),
+            Some(_) => Way::Group(newest()),
+        }
     }
 
     /// Whether a commit of this file would find nothing to write and nothing to wait for.
@@ -175,6 +239,7 @@ impl IntentLog {
             Ok(()) => state.chain.note_written(&ready.newest),
             Err(_) => state.break_off(),
         }
+        self.txgs().store_much_superseded();
         state
     }
 
@@ -220,16 +285,6 @@ impl State {
         let last_birth = births.max().unwrap_or(newest);
         self.must_wait = self.must_wait.max(newest).max(last_birth);
         self.chain.end(newest);
-    }
-
-    /// The group that has to be stored where the log is not to be used. `None` where it is.
-    fn group_to_wait_for(&self, object: Option<ObjectId>, stored: Txg) -> Option<Txg> {
-        let is_much = || self.pending.bytes(object, stored) > COMMIT_BYTES_MAX;
-        if self.must_wait <= stored && !is_much() {
-            return None;
-        }
-        let newest = self.pending.newest(object).max(self.must_wait);
-        Some(newest.max(self.batches.newest()))
     }
 }
 

@@ -26,7 +26,7 @@ use tarn_probe::Operation;
 use crate::batches::Batches;
 use crate::chain::OWN_BLOCKS_MAX;
 use crate::chain::place_in_chain;
-use crate::pending::Pending;
+use crate::pending::{Limits, Pending};
 use crate::probes::probes;
 use crate::record::{Contents, IntentRecord, LogSource};
 use crate::sync_policy::LogBias;
@@ -35,6 +35,13 @@ use crate::sync_policy::LogBias;
 const SOURCE: Rank = Rank::new(tarn_host::ranks::ZIL, "intent log source");
 /// Records, chain, and batches under way; taken for a moment.
 const STATE: Rank = Rank::new(tarn_host::ranks::ZIL + 1, "intent log");
+
+/// A commit with more than this in the log's own blocks waits for its txg: everything is written
+/// once, and memory for the log stays small.
+const CARRIED_BYTES_MAX: u64 = 8 << 20;
+/// A commit with more than this in blocks that records lead to waits for its txg. A guess: batches
+/// behind it wait for so much to be written.
+const LED_BYTES_MAX: u64 = 128 << 20;
 
 /// Into how many signals the threads that wait for batches are divided, so that few are woken in
 /// vain.
@@ -64,6 +71,8 @@ pub struct IntentLog {
     takes_xattrs: AtomicBool,
     spares_devices: AtomicBool,
     blocks_max: AtomicU64,
+    carried_bytes_max: AtomicU64,
+    led_bytes_max: AtomicU64,
     watcher: OnceLock<Watcher>,
 }
 
@@ -168,6 +177,8 @@ impl IntentLog {
             takes_xattrs: AtomicBool::new(false),
             spares_devices: AtomicBool::new(false),
             blocks_max: AtomicU64::new(OWN_BLOCKS_MAX),
+            carried_bytes_max: AtomicU64::new(CARRIED_BYTES_MAX),
+            led_bytes_max: AtomicU64::new(LED_BYTES_MAX),
             watcher: OnceLock::new(),
         })
     }
@@ -185,6 +196,21 @@ impl IntentLog {
     /// Makes its chain end at a block that was not written.
     pub fn set_blocks_max(&self, blocks: u64) {
         self.blocks_max.store(blocks, Ordering::Relaxed);
+    }
+
+    /// How much a commit may write to the log. What has more waits for its txg.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            carried_bytes: self.carried_bytes_max.load(Ordering::Relaxed),
+            led_bytes: self.led_bytes_max.load(Ordering::Relaxed),
+        }
+    }
+
+    /// For tests: commits wait for their txgs from so many bytes on, in the log's own blocks and in
+    /// those that records lead to.
+    pub fn set_commit_bytes_max(&self, carried: u64, led: u64) {
+        self.carried_bytes_max.store(carried, Ordering::Relaxed);
+        self.led_bytes_max.store(led, Ordering::Relaxed);
     }
 
     pub(crate) fn source(&self) -> Option<Arc<dyn LogSource>> {

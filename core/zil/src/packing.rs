@@ -25,7 +25,7 @@ use crate::record::Contents;
 #[doc(alias = "zil_maxblocksize")]
 pub(crate) const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// What a write takes beside its bytes.
-const WRITE_HEADER_BYTES: usize = 192;
+pub(crate) const WRITE_HEADER_BYTES: usize = 192;
 /// A write is not cut into parts smaller than this.
 const PART_BYTES_MIN: usize = 4096;
 

@@ -30,7 +30,10 @@ use crate::record::{Contents, IntentRecord};
 const RECORD_BYTES: u64 = 512;
 /// What a pointer takes.
 const POINTER_BYTES: u64 = 128;
-/// Writes are joined up to this size. A guess: what is larger is not written to the log anyway.
+/// From this length on a write leads to its blocks where there is no log device.
+#[doc(alias = "zfs_immediate_write_sz")]
+pub(crate) const INDIRECT_BYTES_MIN: u64 = 32 << 10;
+/// Writes are joined up to this size. A guess: what is larger gets its places in few steps.
 const JOINED_BYTES_MAX: u64 = 4 << 20;
 
 /// A record with its place among all.
@@ -61,16 +64,60 @@ impl Entry {
     }
 }
 
+/// About how much room records take in the log.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// When all of them carry their bytes.
+    pub(crate) bytes: u64,
+    /// Of these, what writes have that are large enough to lead to their blocks.
+    pub(crate) large_bytes: u64,
+}
+
+impl Room {
+    fn of(record: &IntentRecord) -> Room {
+        Room {
+            bytes: stored_bytes(&record.change),
+            large_bytes: match &record.change {
+                LoggedChange::Write(write) => large_bytes(&record.contents, write.length),
+                _ => 0,
+            },
+        }
+    }
+
+    fn add(&mut self, other: Room) {
+        self.bytes += other.bytes;
+        self.large_bytes += other.large_bytes;
+    }
+}
+
+/// The bytes of a write, if it is large enough to lead to its blocks.
+fn large_bytes(contents: &Contents, length: u64) -> u64 {
+    let is_fetched = matches!(contents, Contents::Fetch { .. });
+    match is_fetched && length >= INDIRECT_BYTES_MIN {
+        true => length,
+        false => 0,
+    }
+}
+
+/// How much a commit may write to the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// So many bytes in the log's own blocks.
+    pub(crate) carried_bytes: u64,
+    /// So many bytes in blocks that records lead to.
+    pub(crate) led_bytes: u64,
+}
+
 /// Some records in order, and about how much room they take.
 #[derive(Debug, Default)]
 struct List {
     entries: Vec<Entry>,
-    bytes: u64,
+    room: Room,
 }
 
 impl List {
     fn push(&mut self, entry: Entry) {
-        self.bytes += stored_bytes(&entry.record.change);
+        self.room.add(Room::of(&entry.record));
         self.entries.push(entry);
     }
 
@@ -98,7 +145,13 @@ impl List {
         if !touches || length > JOINED_BYTES_MAX {
             return false;
         }
-        self.bytes += length - before.length;
+        self.room.bytes += length - before.length;
+        self.room.large_bytes -= large_bytes(&record.contents, before.length);
+        self.room.large_bytes += large_bytes(&record.contents, length);
+        assert!(
+            self.room.large_bytes <= self.room.bytes,
+            "large writes are a part of all"
+        );
         before.length = length;
         true
     }
@@ -164,7 +217,7 @@ impl Pending {
     pub(crate) fn share(&mut self, object: ObjectId) {
         for group in self.groups.values_mut() {
             if let Some(own) = group.own.remove(&object) {
-                group.shared.bytes += own.bytes;
+                group.shared.room.add(own.room);
                 let built_on = own.entries.into_iter().map(|entry| Entry {
                     is_built_on: true,
                     ..entry
@@ -183,11 +236,35 @@ impl Pending {
     }
 
     /// About how much room a commit takes: of this file, or of all.
-    pub(crate) fn bytes(&self, object: Option<ObjectId>, stored: Txg) -> u64 {
+    pub(crate) fn room(&self, object: Option<ObjectId>, stored: Txg) -> Room {
+        let mut room = Room::default();
         let groups = self.groups.range(stored.next()..);
-        groups
-            .map(|(_, group)| group.needed(object).map(|list| list.bytes).sum::<u64>())
-            .sum()
+        groups.for_each(|(_, group)| room.add(group.room(object)));
+        room
+    }
+
+    /// The group up to which a commit has more than it may write to the log; none where it has not.
+    /// Large writes of the group `leading` lead to their blocks.
+    pub(crate) fn too_much(
+        &self,
+        object: Option<ObjectId>,
+        stored: Txg,
+        leading: Option<Txg>,
+        limits: Limits,
+    ) -> Option<Txg> {
+        let mut carried_bytes = 0;
+        let mut groups = self.groups.range(stored.next()..).rev();
+        let found = groups.find(|(txg, group)| {
+            let room = group.room(object);
+            let led_bytes = match leading == Some(**txg) {
+                true => room.large_bytes,
+                false => 0,
+            };
+            assert!(led_bytes <= room.bytes, "large writes are a part of all");
+            carried_bytes += room.bytes - led_bytes;
+            carried_bytes > limits.carried_bytes || led_bytes > limits.led_bytes
+        });
+        found.map(|(txg, _)| *txg)
     }
 
     /// The newest group that a commit needs something of; zero for none.
@@ -224,6 +301,13 @@ impl Pending {
 }
 
 impl Group {
+    /// What a commit needs of it.
+    fn room(&self, object: Option<ObjectId>) -> Room {
+        let mut room = Room::default();
+        self.needed(object).for_each(|list| room.add(list.room));
+        room
+    }
+
     /// The lists that a commit needs.
     fn needed(&self, object: Option<ObjectId>) -> impl Iterator<Item = &List> {
         let own = match object {

@@ -18,6 +18,7 @@
 //! # Invariants
 //! - Batches are made ready one after the other, each behind the last block of the one before.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use tarn_block::{LogBlockWrite, LogPlace, PlacedBlocks};
@@ -32,15 +33,11 @@ use tarn_ondisk::units::{ObjectId, PhysicalSize, Txg};
 use tarn_probe::Operation;
 
 use crate::log::{Chain, ChainBlock, IntentLog};
-use crate::packing::{Packed, block_bytes_for, pack};
-use crate::pending::Entry;
+use crate::packing::{Packed, WRITE_HEADER_BYTES, block_bytes_for, pack};
+use crate::pending::{Entry, INDIRECT_BYTES_MIN};
 use crate::probes::probes;
 use crate::record::{Contents, Fetched, IntentRecord, WholeBlocks};
 use crate::sync_policy::LogBias;
-
-/// From this length on a write leads to its blocks where there is no log device.
-#[doc(alias = "zfs_immediate_write_sz")]
-const INDIRECT_BYTES_MIN: u64 = 32 << 10;
 
 /// The state of the log from which a batch begins.
 pub(crate) struct Basis {
@@ -119,6 +116,13 @@ impl IntentLog {
                 wait_for: Txg::ZERO,
             }
         };
+        if self.carries_too_much(&entries) {
+            // A group was closed meanwhile, or blocks have no places.
+            indirect.withdraw();
+            return Preparation::Impossible {
+                wait_for: Txg::ZERO,
+            };
+        }
         let Some((entries, together)) = self.with_contents(entries, operation) else {
             return impossible(indirect);
         };
@@ -187,13 +191,18 @@ impl IntentLog {
         Some(tx.txg())
     }
 
+    /// Whether records of large writes lead to their blocks, if these can be placed.
+    pub(crate) fn leads_to_large_writes(&self) -> bool {
+        let io = self.set.env().cache.io();
+        self.bias() == LogBias::Throughput || !io.has_log_vdevs()
+    }
+
     /// Has records of large writes lead to their blocks, which get their places. From here until
     /// the batch is written or has failed, no group that has such a place is stored.
     fn place_indirect(&self, entries: Vec<Entry>, operation: &Operation) -> (Vec<Entry>, Indirect) {
         let mut indirect = Indirect::default();
-        let io = self.set.env().cache.io();
         let (bytes_min, whole_blocks) = match self.bias() {
-            LogBias::Latency if io.has_log_vdevs() => return (entries, indirect),
+            LogBias::Latency if !self.leads_to_large_writes() => return (entries, indirect),
             LogBias::Latency => (INDIRECT_BYTES_MIN, WholeBlocks::NotNeeded),
             LogBias::Throughput => (0, WholeBlocks::Needed),
         };
@@ -243,6 +252,24 @@ impl IntentLog {
             led.extend(rest.map(|rest| of_write(rest, contents)));
         }
         (led, indirect)
+    }
+
+    /// Whether the log's own blocks would have more bytes of one file than a commit may write.
+    fn carries_too_much(&self, entries: &[Entry]) -> bool {
+        let mut of_files: BTreeMap<Option<ObjectId>, u64> = BTreeMap::new();
+        for entry in entries {
+            let LoggedChange::Write(write) = &entry.record.change else {
+                continue;
+            };
+            let bytes = of_files.entry(entry.record.object).or_default();
+            *bytes += widen(WRITE_HEADER_BYTES);
+            *bytes += match entry.record.contents {
+                Contents::Fetch { .. } => write.length,
+                Contents::InRecord => 0,
+            };
+        }
+        let max = self.limits().carried_bytes;
+        of_files.values().any(|bytes| *bytes > max)
     }
 
     /// Puts bytes into records that were made without. Those of files that are gone are left out.

@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use support::{Memory, World, check, machine, path, read_log, told};
 use tarn_block::BlockScope;
@@ -11,6 +12,7 @@ use tarn_host::sim::Fault;
 use tarn_host::{Action, Errno, Host};
 use tarn_object::{NewObject, ObjectError, TO_END, Tx};
 use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::intent_log::{LoggedChange, LoggedWrite};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, ObjectId};
@@ -292,8 +294,111 @@ fn when_the_log_cannot_be_written_the_group_stores_everything() {
         .expect("power stays on");
 }
 
+#[test]
+fn a_commit_of_much_data_writes_it_once_and_waits_for_no_group() {
+    run(|house| {
+        let length = 24 << 20;
+        for offset in (0..length).step_by(1 << 20) {
+            house.write(offset, 1 << 20, offset);
+        }
+        let txgs = &house.world.env.txgs;
+        let open = txgs.open_txg();
+        house.commit();
+        assert!(txgs.stored_txg() < open, "the group is open");
+        let logged = house.logged();
+        assert_eq!(widen(logged.len()), length / BLOCK_BYTES);
+        house.store();
+        assert!(logged.iter().all(|(_, pointer)| house.is_stored(pointer)));
+    });
+}
+
+#[test]
+fn what_is_too_much_to_lead_to_waits_for_its_group() {
+    run(|house| {
+        house.world.log.set_commit_bytes_max(64 << 10, 1 << 20);
+        let txgs = &house.world.env.txgs;
+        house.write(0, 1 << 20, 1);
+        let open = txgs.open_txg();
+        house.commit();
+        assert!(txgs.stored_txg() < open);
+        house.write(0, (1 << 20) + BLOCK_BYTES, 2);
+        let open = txgs.open_txg();
+        house.commit();
+        assert!(txgs.stored_txg() >= open);
+        assert_eq!(house.logged(), []);
+        // Zeros lead to no block, and so have no place: all is stored with the group.
+        house.write(0, 64 << 10, 3);
+        let operation = Operation::unmeasured();
+        let object = house.world.set.object(FILE, &operation).unwrap();
+        let (tx, length) = (house.world.tx(), 128 << 10);
+        object.write(&tx, 0, &[0; 128 << 10], &operation).unwrap();
+        house.world.write_record(&tx, FILE, 0, length);
+        let txg = tx.txg();
+        drop(tx);
+        house.commit();
+        assert!(txgs.stored_txg() >= txg);
+    });
+}
+
+#[test]
+fn much_data_of_a_closed_group_waits_for_that_group_alone() {
+    run(|house| {
+        house.world.log.set_commit_bytes_max(64 << 10, 1 << 20);
+        let world = &house.world;
+        let txgs = &world.env.txgs;
+        let closed = txgs.open_txg();
+        house.write(0, 20 * BLOCK_BYTES, 1);
+        let storing = world.clone();
+        let storing = world.host.spawn("storing", move || {
+            let txgs = &storing.env.txgs;
+            txgs.wait_stored(closed, &Operation::unmeasured()).unwrap();
+        });
+        while txgs.open_txg() == closed {
+            world.host.sleep(Duration::from_micros(1));
+        }
+        house.write(30 * BLOCK_BYTES, 10 * BLOCK_BYTES, 2);
+        let open = txgs.open_txg();
+        assert!(txgs.stored_txg() < closed, "it is on its way");
+        house.commit();
+        assert!(txgs.stored_txg() >= closed && txgs.stored_txg() < open);
+        let logged = house.logged();
+        let offsets: Vec<u64> = logged.iter().map(|(offset, _)| *offset).collect();
+        let expected: Vec<u64> = (30..40).map(|block| block * BLOCK_BYTES).collect();
+        assert_eq!(offsets, expected);
+        storing.join().unwrap();
+        house.store();
+    });
+}
+
+#[test]
+fn what_a_record_leads_to_stays_as_it_was_when_its_block_changes() {
+    run(|house| {
+        house.write(0, 4 * BLOCK_BYTES, 1);
+        house.commit();
+        let logged = house.logged();
+        // In part, whole, and again without a commit.
+        house.write(7, 100, 2);
+        house.write(BLOCK_BYTES, 2 * BLOCK_BYTES, 3);
+        house.commit();
+        house.write(2 * BLOCK_BYTES, 2 * BLOCK_BYTES, 4);
+        let io = &house.world.io;
+        for (offset, pointer) in logged {
+            let (set, object) = (house.world.set.id(), FILE);
+            let scope = BlockScope::of_logged_write(set, object, offset, &pointer);
+            let block = io.read(&pointer, scope, &Operation::unmeasured()).unwrap();
+            let from = narrow(offset);
+            let expected = &bytes(4 * BLOCK_BYTES, 1)[from..][..narrow(BLOCK_BYTES)];
+            assert_eq!(&block[..], expected, "at {offset}");
+        }
+        house.store();
+    });
+}
+
+/// Writes that were acknowledged as durable: where, how many bytes, and their seeds.
+type Promised = std::sync::Mutex<Vec<(u64, u64, u64)>>;
+
 /// Rounds of writes, all of them promised, beside groups being stored.
-fn promise(house: &House, promised: &std::sync::Mutex<Vec<(u64, u64, u64)>>) {
+fn promise(house: &House, promised: &Promised) {
     let eager = house.world.clone();
     let storing = house.world.host.spawn("eager", move || {
         for _ in 0..6 {
@@ -321,18 +426,38 @@ fn promise(house: &House, promised: &std::sync::Mutex<Vec<(u64, u64, u64)>>) {
 
 #[test]
 fn what_was_promised_can_be_read_wherever_power_is_cut() {
-    let promised = std::sync::Mutex::new(Vec::new());
+    let led_to = cut_everywhere(|_| {});
+    assert!(led_to > 100, "only {led_to} records led to a block");
+}
+
+#[test]
+fn what_was_promised_can_be_read_where_commits_have_too_much_for_the_log() {
+    let led_to = cut_everywhere(|house| {
+        house.world.log.set_commit_bytes_max(16 << 10, 64 << 10);
+    });
+    assert!(led_to > 20, "only {led_to} records led to a block");
+}
+
+/// Cuts power at every write. Gives how many blocks logs led to.
+fn cut_everywhere(set: impl Fn(&House) + Copy) -> usize {
+    let live = |host: &Host, memory: &Memory, promised: &Promised| {
+        with_house(host, memory, |house| {
+            set(house);
+            promise(house, promised);
+        });
+    };
+    let promised = Promised::default();
     let whole = machine(7, 1);
     let memory = Memory::default();
-    let counted = whole.run(|host| with_house(host, &memory, |house| promise(house, &promised)));
+    let counted = whole.run(|host| live(host, &memory, &promised));
     counted.expect("power stays on");
     let mut led_to = 0;
     for cut in 1..=whole.device_writes() {
         let machine = machine(7, 1);
         machine.cut_power_after_writes(cut);
         let memory = Memory::default();
-        let promised = std::sync::Mutex::new(Vec::new());
-        let ran = machine.run(|host| with_house(host, &memory, |house| promise(house, &promised)));
+        let promised = Promised::default();
+        let ran = machine.run(|host| live(host, &memory, &promised));
         if ran.is_ok() || told(&memory).durable.is_none() {
             continue;
         }
@@ -344,7 +469,7 @@ fn what_was_promised_can_be_read_wherever_power_is_cut() {
         });
         checked.expect("power stays on");
     }
-    assert!(led_to > 100, "only {led_to} records led to a block");
+    led_to
 }
 
 /// What was promised is in the stored file with what the log adds to it; what was written after

@@ -828,10 +828,15 @@ impl World {
 
     fn worker(&mut self, number: usize, dataset: usize, house: &House, host: &Host) -> Worker {
         let part = &self.plan.datasets[dataset];
+        let files = house.files(&part.name).system().clone();
+        if let Some(log) = files.intent_log() {
+            let (carried, led) = COMMIT_BYTES_MAX[tarn_ondisk::declare::narrow(self.number % 3)];
+            log.set_commit_bytes_max(carried, led);
+        }
         Worker {
             number,
             book: self.book.clone(),
-            files: house.files(&part.name).system().clone(),
+            files,
             promise: part.promise,
             taste: self.plan.taste,
             random: self.random.fork(),
@@ -925,6 +930,14 @@ impl devices::Log for Book {
         }
     }
 }
+
+/// How much a commit may write to the log, in its own blocks and in those that records lead to, by
+/// the numbers of worlds: what is much in their small pools.
+const COMMIT_BYTES_MAX: [(u64, u64); 3] = [
+    (8 << 20, 128 << 20),
+    (64 << 10, 1 << 20),
+    (8 << 10, 256 << 10),
+];
 
 fn make_folder(
     files: &std::sync::Arc<tarn_engine::files::FileSystem>,
