@@ -60,6 +60,53 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     read().map_err(|error| failure("read", path, &error))
 }
 
+/// Bytes of a plain file from a place on: fewer where it ends before.
+pub(crate) fn read_part(path: &Path, offset: u64, length: usize) -> Result<Vec<u8>, FileError> {
+    use std::os::unix::fs::FileExt;
+    let read = || -> io::Result<Vec<u8>> {
+        let is_plain = std::fs::metadata(path)?.is_file();
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match is_plain {
+            true => File::from(rustix::fs::open(path, flags, Mode::empty())?),
+            false => return Err(rustix::io::Errno::INVAL.into()),
+        };
+        let size = file.metadata()?.len();
+        let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut contents = vec![0; length.min(left)];
+        file.read_exact_at(&mut contents, offset)?;
+        Ok(contents)
+    };
+    read().map_err(|error| failure("read", path, &error))
+}
+
+/// How long a plain file is.
+pub(crate) fn size_bytes(path: &Path) -> Result<u64, FileError> {
+    let size = || -> io::Result<u64> {
+        let found = std::fs::metadata(path)?;
+        match found.is_file() {
+            true => Ok(found.len()),
+            false => Err(rustix::io::Errno::INVAL.into()),
+        }
+    };
+    size().map_err(|error| failure("read", path, &error))
+}
+
+/// Appends to a file, which is made if it is not there. After a crash it ends within what was
+/// appended last, if it does not have all of it.
+pub(crate) fn append(path: &Path, contents: &[u8]) -> Result<(), FileError> {
+    let append = || -> io::Result<()> {
+        let is_new = std::fs::symlink_metadata(path).is_err();
+        let mut file = File::options().append(true).create(true).open(path)?;
+        file.write_all(contents)?;
+        file.sync_data()?;
+        match is_new {
+            true => sync_folder_of(path),
+            false => Ok(()),
+        }
+    };
+    append().map_err(|error| failure("append to", path, &error))
+}
+
 /// Replaces a file by a new one in one step. After a crash there is the old file or the new one,
 /// whole.
 pub(crate) fn write_atomically(path: &Path, contents: &[u8]) -> Result<(), FileError> {
@@ -319,6 +366,21 @@ mod tests {
         assert_eq!(leads_to(&path("link/nowhere")), None);
         assert_eq!(leads_to(&path("link/nowhere/x")), None);
         assert!(is_link(&path("link")) && !is_link(&path("link/b")));
+    }
+
+    #[test]
+    fn what_is_appended_is_at_the_end_and_read_in_parts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        append(&path, b"first ").unwrap();
+        append(&path, b"second").unwrap();
+        assert_eq!(read(&path).unwrap(), b"first second");
+        assert_eq!(size_bytes(&path).unwrap(), 12);
+        assert_eq!(read_part(&path, 6, 3).unwrap(), b"sec");
+        assert_eq!(read_part(&path, 9, 100).unwrap(), b"ond");
+        assert_eq!(read_part(&path, 100, 1).unwrap(), b"");
+        assert!(read_part(folder.path(), 0, 1).is_err());
+        assert!(size_bytes(folder.path()).is_err());
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::layers::{self, DeviceNumber};
 use crate::lease::WriteLease;
 use crate::lock::check_wait;
 use crate::lock_holder::{self, LockHolder};
+use crate::machine_counters::{self, MachineCounters};
 use crate::memory;
 use crate::sim::{SimHost, SimOptions};
 use crate::slow::SlowDevices;
@@ -334,6 +335,15 @@ impl Host {
         self.simulation().is_some()
     }
 
+    /// What the machine has counted of its processors, memory, interfaces and disks. Nothing on a
+    /// simulated machine.
+    pub fn machine_counters(&self) -> MachineCounters {
+        match self.simulation() {
+            None => machine_counters::read(),
+            Some(_) => MachineCounters::default(),
+        }
+    }
+
     /// How much memory there is for us.
     pub fn memory_total_bytes(&self) -> u64 {
         self.simulation()
@@ -355,6 +365,45 @@ impl Host {
         match self.simulation() {
             None => file::read(path),
             Some(simulation) => simulation.read_file(path),
+        }
+    }
+
+    /// Bytes of a plain file from a place on: fewer where it ends before.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn read_file_part(
+        &self,
+        path: &Path,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>, FileError> {
+        match self.simulation() {
+            None => file::read_part(path, offset, length),
+            Some(simulation) => simulation.read_file_part(path, offset, length),
+        }
+    }
+
+    /// How long a plain file is.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn file_size_bytes(&self, path: &Path) -> Result<u64, FileError> {
+        match self.simulation() {
+            None => file::size_bytes(path),
+            Some(simulation) => Ok(bytes_of(simulation.read_file(path)?.len())),
+        }
+    }
+
+    /// Appends to a file durably, and makes it if it is not there. After a crash meanwhile it ends
+    /// within what was appended.
+    ///
+    /// # Errors
+    /// What the system said; part of the bytes may be in the file then.
+    pub fn append_to_file(&self, path: &Path, contents: &[u8]) -> Result<(), FileError> {
+        match self.simulation() {
+            None => file::append(path, contents),
+            Some(simulation) => simulation.append_to_file(path, contents),
         }
     }
 
@@ -504,6 +553,10 @@ impl Host {
             Some(_) => path.to_owned(),
         }
     }
+}
+
+fn bytes_of(length: usize) -> u64 {
+    u64::try_from(length).expect("a length in memory")
 }
 
 /// What a simulated machine has.

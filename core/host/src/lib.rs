@@ -49,6 +49,7 @@ mod lease;
 pub mod lock;
 mod lock_holder;
 pub mod loop_device;
+mod machine_counters;
 mod memory;
 mod network_names;
 mod pipe;
@@ -79,6 +80,9 @@ pub use layers::DeviceNumber;
 pub use lease::WriteLease;
 pub use lock::{Condvar, Mutex, Rank, RwLock};
 pub use lock_holder::LockHolder;
+pub use machine_counters::{
+    DiskCounters, InterfaceCounters, MachineCounters, MachineMemory, ProcessorTimes,
+};
 pub use network_names::{is_in_netgroup, machine_name};
 pub use pipe::{Pipe, PipeEnd, PipeStopper};
 pub use project::FileProject;

@@ -118,6 +118,10 @@ pub(super) struct Machine {
     seats: AtomicU64,
     /// Power is cut when so many writes were made.
     cut_after_writes: AtomicU64,
+    /// How many changes of files were made.
+    file_changes: AtomicU64,
+    /// Power is cut in this change of a file.
+    cut_in_file_change: AtomicU64,
 }
 
 impl SimHost {
@@ -151,6 +155,8 @@ impl SimHost {
             journal: Mutex::new(None),
             seats: AtomicU64::new(0),
             cut_after_writes: AtomicU64::new(u64::MAX),
+            file_changes: AtomicU64::new(0),
+            cut_in_file_change: AtomicU64::new(u64::MAX),
         };
         let seat = Seat::new(&machine.scheduler, 0, machine.options.identity.clone());
         SimHost {
@@ -255,6 +261,18 @@ impl SimHost {
         self.machine
             .cut_after_writes
             .store(count, Ordering::Relaxed);
+    }
+
+    /// Cuts the power in the `count`th change of a file since the machine was switched on: one that
+    /// appends may do so in part, one that replaces or removes may do it or not.
+    pub fn cut_power_in_file_change(&self, count: u64) {
+        let machine = &self.machine;
+        machine.cut_in_file_change.store(count, Ordering::Relaxed);
+    }
+
+    /// How many files were appended to, replaced or removed since it was switched on.
+    pub fn file_changes(&self) -> u64 {
+        self.machine.file_changes.load(Ordering::Relaxed)
     }
 
     /// How many writes and flushes were made since it was switched on.
@@ -368,16 +386,48 @@ impl SimHost {
         if !self.machine.has_power() {
             return Err(FileError::new("write", path, Errno::IO));
         }
-        self.machine
-            .files
-            .lock()
-            .insert(path.to_owned(), contents.to_vec());
+        self.machine.change_file(|part| {
+            if part.is_done() {
+                let mut files = self.machine.files.lock();
+                files.insert(path.to_owned(), contents.to_vec());
+            }
+        });
+        Ok(())
+    }
+
+    pub(crate) fn read_file_part(
+        &self,
+        path: &Path,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>, FileError> {
+        let contents = self.read_file(path)?;
+        let from = usize::try_from(offset).map_or(contents.len(), |from| from.min(contents.len()));
+        let to = from.saturating_add(length).min(contents.len());
+        Ok(contents[from..to].to_vec())
+    }
+
+    pub(crate) fn append_to_file(&self, path: &Path, contents: &[u8]) -> Result<(), FileError> {
+        if !self.machine.has_power() {
+            return Err(FileError::new("append to", path, Errno::IO));
+        }
+        self.machine.change_file(|part| {
+            let written = part.of(contents.len());
+            assert!(written <= contents.len(), "a part of what is appended");
+            let mut files = self.machine.files.lock();
+            let file = files.entry(path.to_owned()).or_default();
+            file.extend_from_slice(&contents[..written]);
+        });
         Ok(())
     }
 
     pub(crate) fn remove_file(&self, path: &Path) -> Result<(), FileError> {
-        self.machine.files.lock().remove(path);
-        self.machine.disks.lock().remove(path);
+        self.machine.change_file(|part| {
+            if part.is_done() {
+                self.machine.files.lock().remove(path);
+                self.machine.disks.lock().remove(path);
+            }
+        });
         Ok(())
     }
 
@@ -412,6 +462,33 @@ impl SimHost {
             FileKind::File
         } else {
             FileKind::Other
+        }
+    }
+}
+
+/// How much of a change of a file is done.
+enum Part {
+    /// All: the power stays on.
+    All,
+    /// The power is cut: what this number says.
+    Cut(u64),
+}
+
+impl Part {
+    /// Whether a change that is made whole or not is made.
+    fn is_done(&self) -> bool {
+        match self {
+            Part::All => true,
+            Part::Cut(chance) => chance.is_multiple_of(2),
+        }
+    }
+
+    /// How much of that length is there.
+    fn of(&self, length: usize) -> usize {
+        let chosen = |chance: u64| usize::try_from(chance % (1 << 30)).expect("less than 2^30");
+        match self {
+            Part::All => length,
+            Part::Cut(chance) => chosen(*chance) % (length + 1),
         }
     }
 }
@@ -456,6 +533,18 @@ impl Machine {
         let writes = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         if writes == self.cut_after_writes.load(Ordering::Relaxed) {
             self.cut_power();
+        }
+    }
+
+    /// Makes a change of a file; maybe power is cut in it.
+    fn change_file(&self, change: impl FnOnce(Part)) {
+        let count = self.file_changes.fetch_add(1, Ordering::Relaxed) + 1;
+        match count == self.cut_in_file_change.load(Ordering::Relaxed) {
+            false => change(Part::All),
+            true => {
+                change(Part::Cut(self.scheduler.with_random(Random::draw)));
+                self.cut_power();
+            }
         }
     }
 
