@@ -19,9 +19,20 @@ pub struct Tally {
 }
 
 /// Counts by bucket.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Spread {
+    /// The least number, and the most.
+    range: (u64, u64),
     octaves: [Option<Box<[u64; BUCKETS_PER_OCTAVE]>>; OCTAVES],
+}
+
+impl Default for Spread {
+    fn default() -> Spread {
+        Spread {
+            range: (u64::MAX, 0),
+            octaves: Default::default(),
+        }
+    }
 }
 
 impl Tally {
@@ -31,7 +42,18 @@ impl Tally {
         self.sum = self.sum.wrapping_add(measure);
         if let Some(number) = number {
             *self.bucket(HistogramSnapshot::bucket_of(number)) += 1;
+            self.widen((number, number));
         }
+    }
+
+    /// The least and the most of the numbers that were counted in buckets.
+    pub fn range(&self) -> Option<(u64, u64)> {
+        self.spread.as_ref().map(|spread| spread.range)
+    }
+
+    fn widen(&mut self, (least, most): (u64, u64)) {
+        let range = &mut self.spread.get_or_insert_default().range;
+        *range = (range.0.min(least), range.1.max(most));
     }
 
     /// Adds all of another one.
@@ -40,6 +62,9 @@ impl Tally {
         self.sum = self.sum.wrapping_add(other.sum);
         for (bucket, count) in other.cells() {
             *self.bucket(bucket) += count;
+        }
+        if let Some(range) = other.range() {
+            self.widen(range);
         }
     }
 
@@ -89,6 +114,8 @@ mod tests {
         }
         one.merge(&other);
         assert_eq!(one, whole);
+        assert_eq!(whole.range(), Some((0, 4999 * 4999 * 4999)));
+        assert_eq!(Tally::default().range(), None);
         assert_eq!(whole.cells().map(|(_, count)| count).sum::<u64>(), 5000);
         assert!(whole.cells().is_sorted());
     }

@@ -51,6 +51,11 @@ impl ValueNames {
         self.by_key.insert((field, key), name.to_owned());
     }
 
+    /// The name that a field has for a value that a protocol calls otherwise: `sync` for `commit`.
+    pub fn spelling(field: Field, text: &str) -> &str {
+        other_spelling(field, text)
+    }
+
     /// The keys of a discrete field that a text means; none if it means nothing.
     pub(crate) fn keys(&self, field: Field, text: &str) -> BTreeSet<u128> {
         if let Some(keys) = self.by_name.get(&(field, text.to_owned())) {

@@ -1,0 +1,673 @@
+//! The archive: seconds are appended, blocks sealed, and coarser tiers made of them.
+//!
+//! # Mechanism
+//! A second is appended to the tail and kept in memory. When all seconds of a block are there, and
+//! some more for operations that come late, the block is written, its tail removed, and its
+//! seconds become minutes in memory; 60 of them become a block of minutes and an hour, 24 hours a
+//! block of hours. A question reads blocks, and from memory what is in none.
+//!
+//! # Invariants
+//! - Each time is in a block of its tier or in memory, in one of them: what memory has of minutes
+//!   is of blocks of seconds that no block of minutes has, and so for hours.
+//! - The files together never count more than the cap: room is made before anything is written.
+//!
+//! # After a crash
+//! A block is there whole or not at all. Seconds are in the tail, except what was not appended yet.
+//! What memory had of minutes and hours is made again of the blocks that came after the last block
+//! of the coarser tier: at most [`REMADE_BLOCKS_MAX`] of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tarn_host::{Host, Mutex};
+
+use crate::block_format::{self, BlockIndex, FIRST_READ_BYTES, SERIES_MAX};
+use crate::cell::{Cell, Column, SeriesId, SeriesKey};
+use crate::error::{ArchiveError, Skipped, WhySkipped};
+use crate::ranks;
+use crate::shelf::{Shelf, on_disk};
+use crate::tail::{self, Tail};
+use crate::tier::{FileOfArchive, LATEST_S, Tier};
+
+/// What an archive takes at most, unless told otherwise: bar B13 of the specification.
+pub const DEFAULT_CAP_BYTES: u64 = 4 << 30;
+/// The least cap: an hour of a busy server, and some of each tier.
+pub const LEAST_CAP_BYTES: u64 = 16 << 20;
+/// So long after its end a block takes seconds once more, for operations that came late.
+const LATE_S: u64 = 3;
+/// Blocks of a finer tier that are read when the archive is opened: an hour of seconds, or a day of
+/// minutes, twice.
+const REMADE_BLOCKS_MAX: usize = 48;
+/// Files that are reported; the others are skipped all the same.
+const SKIPPED_MAX: usize = 256;
+
+/// Statistics of a long time, in the files of one directory.
+#[derive(Debug)]
+pub struct Archive {
+    host: Host,
+    directory: PathBuf,
+    cap_bytes: u64,
+    /// `None` if it was opened to be read.
+    writer: Option<Mutex<Writer>>,
+    shown: Mutex<Shown>,
+    skipped: Mutex<BTreeMap<PathBuf, WhySkipped>>,
+}
+
+/// What the thread that archives needs.
+#[derive(Debug, Default)]
+struct Writer {
+    tails: BTreeMap<u64, Tail>,
+    /// Tails of which the file has more or less than it should: an append failed.
+    torn: BTreeSet<u64>,
+}
+
+/// What questions are answered from.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) shelf: Shelf,
+    /// Columns that are in no block, of each tier.
+    pub(crate) open: BTreeMap<Tier, BTreeMap<u64, Arc<Column>>>,
+    tail_bytes: u64,
+    /// The second that was appended last. The clock may have been set back since others were.
+    now_s: u64,
+    /// Seconds and blocks that could not be written.
+    refused: u64,
+}
+
+/// How an archive is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveState {
+    /// What its files take.
+    pub bytes: u64,
+    /// What they may take.
+    pub cap_bytes: u64,
+    /// Blocks of all tiers.
+    pub blocks: usize,
+    /// Series of the newest second.
+    pub series: usize,
+    /// The first second of each tier, the finest first; `None` where it has nothing.
+    pub oldest_s: [Option<u64>; 3],
+    /// The newest second that is in no block; `None` if there is none.
+    pub newest_s: Option<u64>,
+    /// Seconds and blocks that could not be written since it was opened.
+    pub refused: u64,
+}
+
+impl Archive {
+    /// Opens an archive to be written and read, or makes one. One process at a time does.
+    ///
+    /// # Errors
+    /// A directory that cannot be made or listed, a cap below [`LEAST_CAP_BYTES`]. Files that are
+    /// damaged are no error: [`Archive::skipped`].
+    pub fn open(host: &Host, directory: &Path, cap_bytes: u64) -> Result<Archive, ArchiveError> {
+        if cap_bytes < LEAST_CAP_BYTES {
+            return Err(ArchiveError::CapTooSmall {
+                cap_bytes,
+                least_bytes: LEAST_CAP_BYTES,
+            });
+        }
+        host.create_directories(directory)?;
+        let writer = Mutex::new(ranks::WRITER, Writer::default());
+        let archive = Archive::empty(host, directory, cap_bytes, Some(writer));
+        archive.load()?;
+        Ok(archive)
+    }
+
+    /// Opens an archive as it is now, only to be read; another process may be writing it.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed.
+    pub fn open_to_read(host: &Host, directory: &Path) -> Result<Archive, ArchiveError> {
+        let archive = Archive::empty(host, directory, u64::MAX, None);
+        archive.load()?;
+        Ok(archive)
+    }
+
+    fn empty(
+        host: &Host,
+        directory: &Path,
+        cap_bytes: u64,
+        writer: Option<Mutex<Writer>>,
+    ) -> Archive {
+        Archive {
+            host: host.clone(),
+            directory: directory.to_owned(),
+            cap_bytes,
+            writer,
+            shown: Mutex::new(ranks::SHOWN, Shown::default()),
+            skipped: Mutex::new(ranks::SKIPPED, BTreeMap::new()),
+        }
+    }
+
+    /// The files that are not used, and why.
+    pub fn skipped(&self) -> Vec<Skipped> {
+        let skipped = self.skipped.lock();
+        let report = |(path, why): (&PathBuf, &WhySkipped)| Skipped {
+            path: path.clone(),
+            why: *why,
+        };
+        skipped.iter().map(report).collect()
+    }
+
+    /// How it is now.
+    pub fn state(&self) -> ArchiveState {
+        let shown = self.shown.lock();
+        let oldest = |tier: Tier| shown.oldest(tier);
+        let seconds = shown.open.get(&Tier::Second);
+        let newest = seconds.and_then(|seconds| seconds.last_key_value());
+        ArchiveState {
+            bytes: shown.bytes(),
+            cap_bytes: self.cap_bytes,
+            blocks: shown.shelf.len(),
+            series: newest.map_or(0, |(_, column)| column.cells.len()),
+            oldest_s: Tier::ALL.map(oldest),
+            newest_s: newest.map(|(start_s, _)| *start_s),
+            refused: shown.refused,
+        }
+    }
+
+    /// Appends a second, or puts it in the place of what was appended for it before. Cells of the
+    /// same series are merged.
+    ///
+    /// # Errors
+    /// A second that is in a block already, or that there is no room for: it counts as not
+    /// collected.
+    pub fn append(&self, mut second: Column) -> Result<(), ArchiveError> {
+        let Some(writer) = &self.writer else {
+            let directory = self.directory.clone();
+            return Err(ArchiveError::ReadOnly { directory });
+        };
+        let series = second.cells.len();
+        if series > SERIES_MAX {
+            let series_max = SERIES_MAX;
+            return Err(ArchiveError::TooManySeries { series, series_max });
+        }
+        let mut writer = writer.lock();
+        let block_s = Tier::Second.block_of(second.start_s);
+        let is_sealed = self.shown.lock().shelf.has(Tier::Second, block_s);
+        if is_sealed || second.start_s >= LATEST_S {
+            let second = second.start_s;
+            return Err(ArchiveError::Late { second });
+        }
+        let tail = writer.tails.entry(block_s).or_default();
+        second.cells = fold_new(second.cells, tail);
+        let second = Arc::new(second);
+        let appended = self.append_to_tail(&mut writer, block_s, &second);
+        let mut shown = self.shown.lock();
+        match &appended {
+            Ok(()) => {
+                let seconds = shown.open.entry(Tier::Second).or_default();
+                seconds.insert(second.start_s, second.clone());
+            }
+            Err(_) => shown.refused += 1,
+        }
+        shown.now_s = second.start_s;
+        drop(shown);
+        self.seal_due(&mut writer);
+        appended
+    }
+
+    fn append_to_tail(
+        &self,
+        writer: &mut Writer,
+        block_s: u64,
+        second: &Column,
+    ) -> Result<(), ArchiveError> {
+        if writer.torn.contains(&block_s) {
+            self.write_tail_anew(writer, block_s)?;
+        }
+        let tail = writer.tails.entry(block_s).or_default();
+        let frame = tail.frame(second);
+        let (before, after) = (tail.bytes, tail.bytes + bytes_of(frame.len()));
+        let appended = match self.make_room(on_disk(after) - on_disk(before)) {
+            true => {
+                let path = self.path(FileOfArchive::Tail(block_s));
+                let appended = self.host.append_to_file(&path, &frame);
+                appended.map_err(ArchiveError::File)
+            }
+            false => Err(ArchiveError::NoRoom { bytes: after }),
+        };
+        match appended {
+            Ok(()) => {
+                tail.bytes = after;
+                self.shown.lock().tail_bytes += on_disk(after) - on_disk(before);
+            }
+            // The frame may be there in part, and the names in it are not known to be there.
+            Err(_) => _ = writer.torn.insert(block_s),
+        }
+        appended
+    }
+
+    /// Replaces a tail by one of the seconds that are in memory.
+    fn write_tail_anew(&self, writer: &mut Writer, block_s: u64) -> Result<(), ArchiveError> {
+        let block = block_s..block_s + Tier::Second.block_s();
+        let columns: Vec<Arc<Column>> = {
+            let shown = self.shown.lock();
+            let seconds = shown.open.get(&Tier::Second);
+            let seconds = seconds
+                .into_iter()
+                .flat_map(|seconds| seconds.range(block.clone()));
+            seconds.map(|(_, column)| column.clone()).collect()
+        };
+        let mut anew = Tail::default();
+        let frames: Vec<Vec<u8>> = columns.iter().map(|column| anew.frame(column)).collect();
+        let contents = frames.concat();
+        anew.bytes = bytes_of(contents.len());
+        // Old and new stand side by side for a moment.
+        if !self.make_room(on_disk(anew.bytes)) {
+            return Err(ArchiveError::NoRoom { bytes: anew.bytes });
+        }
+        let path = self.path(FileOfArchive::Tail(block_s));
+        self.host.write_file_atomically(&path, &contents)?;
+        writer.torn.remove(&block_s);
+        let bytes = on_disk(anew.bytes);
+        let before = writer.tails.insert(block_s, anew);
+        let mut shown = self.shown.lock();
+        shown.tail_bytes += bytes;
+        shown.tail_bytes -= before.map_or(0, |before| on_disk(before.bytes));
+        Ok(())
+    }
+
+    /// Makes blocks of all that is due, from the finest tier to the coarsest.
+    fn seal_due(&self, writer: &mut Writer) {
+        for tier in Tier::ALL {
+            for block_s in self.due(tier) {
+                self.seal(tier, block_s);
+                if tier == Tier::Second {
+                    self.remove_tail(writer, block_s);
+                }
+            }
+        }
+    }
+
+    /// The blocks of a tier of which no more columns come.
+    fn due(&self, tier: Tier) -> Vec<u64> {
+        let shown = self.shown.lock();
+        let end_s = |block_s: &u64| block_s + tier.block_s();
+        let mut due = shown.open_blocks(tier);
+        match tier {
+            Tier::Second => due.retain(|block_s| end_s(block_s) + LATE_S <= shown.now_s),
+            // What is in memory of finer tiers is later than what this tier has.
+            Tier::Minute | Tier::Hour => {
+                let finer = Tier::ALL.into_iter().filter(|finer| *finer < tier);
+                let finer = finer.filter_map(|finer| shown.open_blocks(finer).into_iter().next());
+                let from_s = finer.min().unwrap_or(shown.sealed_to());
+                due.retain(|block_s| end_s(block_s) <= from_s);
+            }
+        }
+        due
+    }
+
+    /// Writes a block of what memory has, and merges its columns into those of the coarser tier.
+    fn seal(&self, tier: Tier, block_s: u64) {
+        let end_s = block_s + tier.block_s();
+        let mut columns: BTreeMap<u64, Arc<Column>> = {
+            let shown = self.shown.lock();
+            let of_tier = shown.open.get(&tier).into_iter();
+            let of_block = of_tier.flat_map(|columns| columns.range(block_s..end_s));
+            of_block
+                .map(|(start_s, column)| (*start_s, column.clone()))
+                .collect()
+        };
+        let is_there = self.shown.lock().shelf.has(tier, block_s);
+        if is_there {
+            // The clock was set back into an hour that has a block.
+            let known = self.read_columns(tier, block_s).unwrap_or_default();
+            columns.extend(known.into_iter().map(|column| (column.start_s, column)));
+        }
+        let columns: Vec<Arc<Column>> = columns.into_values().collect();
+        let is_of_block = |column: &Arc<Column>| (block_s..end_s).contains(&column.start_s);
+        assert!(columns.iter().all(is_of_block));
+        let block = fold_and_encode(tier, block_s, &columns);
+        let bytes = bytes_of(block.len());
+        let path = self.path(FileOfArchive::Block(tier, block_s));
+        let is_written = self.make_room(on_disk(bytes))
+            && self.host.write_file_atomically(&path, &block).is_ok();
+        let merged = merged_columns(tier, &columns);
+        let mut shown = self.shown.lock();
+        match is_written {
+            true => shown.shelf.add(tier, block_s, bytes),
+            false => shown.refused += 1,
+        }
+        let open = shown.open.entry(tier).or_default();
+        open.retain(|start_s, _| !(block_s..end_s).contains(start_s));
+        if let Some(coarser) = tier.coarser() {
+            shown.open.entry(coarser).or_default().extend(merged);
+        }
+    }
+
+    fn remove_tail(&self, writer: &mut Writer, block_s: u64) {
+        let path = self.path(FileOfArchive::Tail(block_s));
+        // A tail that stays is removed when the archive is opened next: its block is there.
+        let is_gone = self.host.remove_file(&path).is_ok();
+        writer.torn.remove(&block_s);
+        if let Some(tail) = writer.tails.remove(&block_s)
+            && is_gone
+        {
+            self.shown.lock().tail_bytes -= on_disk(tail.bytes);
+        }
+    }
+
+    /// Drops blocks until so many bytes more are within the cap. Says whether they are.
+    fn make_room(&self, bytes: u64) -> bool {
+        loop {
+            let (dropped, is_enough) = {
+                let shown = self.shown.lock();
+                let room = self
+                    .cap_bytes
+                    .checked_sub(shown.tail_bytes.saturating_add(bytes));
+                let room_bytes = room.unwrap_or(0);
+                let dropped = shown.shelf.to_drop(room_bytes, shown.now_s);
+                (dropped, room.is_some() && shown.shelf.bytes() <= room_bytes)
+            };
+            let Some((tier, start_s)) = dropped else {
+                return is_enough;
+            };
+            let path = self.path(FileOfArchive::Block(tier, start_s));
+            if self.host.remove_file(&path).is_err() {
+                return is_enough;
+            }
+            self.shown.lock().shelf.remove(tier, start_s);
+            self.skipped.lock().remove(&path);
+        }
+    }
+
+    fn path(&self, file: FileOfArchive) -> PathBuf {
+        self.directory.join(file.name())
+    }
+
+    pub(crate) fn shown<T>(&self, read: impl FnOnce(&Shown) -> T) -> T {
+        read(&self.shown.lock())
+    }
+
+    /// Notes that a file is not used.
+    fn skip(&self, path: &Path, why: WhySkipped) {
+        let mut skipped = self.skipped.lock();
+        if skipped.len() < SKIPPED_MAX {
+            skipped.insert(path.to_owned(), why);
+        }
+    }
+}
+
+/// Opening.
+impl Archive {
+    fn load(&self) -> Result<(), ArchiveError> {
+        let mut tails = Vec::new();
+        for entry in self.host.list_directory(&self.directory)? {
+            let name = entry.path.file_name().and_then(|name| name.to_str());
+            match name.and_then(FileOfArchive::of_name) {
+                Some(FileOfArchive::Tail(start_s)) => tails.push(start_s),
+                Some(FileOfArchive::Block(tier, start_s)) => {
+                    self.load_block(&entry.path, tier, start_s);
+                }
+                None if self.is_leftover(name) => _ = self.host.remove_file(&entry.path),
+                None => self.skip(&entry.path, WhySkipped::Foreign),
+            }
+        }
+        let mut writer = Writer::default();
+        for start_s in tails {
+            self.load_tail(start_s, &mut writer);
+        }
+        self.remake(Tier::Second, Tier::Minute);
+        self.remake(Tier::Minute, Tier::Hour);
+        if let Some(mutex) = &self.writer {
+            let mut held = mutex.lock();
+            *held = writer;
+            self.make_room(0);
+            self.seal_due(&mut held);
+        }
+        Ok(())
+    }
+
+    /// What was being written when the process ended.
+    fn is_leftover(&self, name: Option<&str>) -> bool {
+        let replaced = name.and_then(|name| name.strip_suffix(".new"));
+        self.writer.is_some() && replaced.and_then(FileOfArchive::of_name).is_some()
+    }
+
+    fn load_block(&self, path: &Path, tier: Tier, start_s: u64) {
+        match self.host.file_size_bytes(path) {
+            Ok(bytes) => self.shown.lock().shelf.add(tier, start_s, bytes),
+            Err(_) => self.skip(path, WhySkipped::Unreadable),
+        }
+    }
+
+    fn load_tail(&self, start_s: u64, writer: &mut Writer) {
+        let path = self.path(FileOfArchive::Tail(start_s));
+        let is_in_block = self.shown.lock().shelf.has(Tier::Second, start_s);
+        if is_in_block {
+            if self.writer.is_some() {
+                let _ = self.host.remove_file(&path);
+            }
+            return;
+        }
+        let Ok(bytes) = self.host.read_file(&path) else {
+            return self.skip(&path, WhySkipped::Unreadable);
+        };
+        let contents = tail::read(&bytes, start_s);
+        if contents.good_bytes < bytes.len() {
+            self.skip(&path, WhySkipped::DamagedEnd);
+            writer.torn.insert(start_s);
+        }
+        let mut shown = self.shown.lock();
+        shown.tail_bytes += on_disk(bytes_of(bytes.len()));
+        let columns = contents.columns.into_iter();
+        let columns = columns.map(|(start_s, column)| (start_s, Arc::new(column)));
+        shown.open.entry(Tier::Second).or_default().extend(columns);
+        drop(shown);
+        let mut tail = contents.tail;
+        // Until it is written anew its file is as long as it was.
+        tail.bytes = bytes_of(bytes.len());
+        writer.tails.insert(start_s, tail);
+    }
+
+    /// Makes columns of the coarser tier again, of the newest blocks of the finer one that it has
+    /// no block of.
+    fn remake(&self, finer: Tier, coarser: Tier) {
+        let starts: Vec<u64> = {
+            let shown = self.shown.lock();
+            let newest_first = shown.shelf.of_tier(finer).rev().take(REMADE_BLOCKS_MAX);
+            let is_in_none = |start_s: &u64| !shown.shelf.has(coarser, coarser.block_of(*start_s));
+            newest_first.filter(is_in_none).collect()
+        };
+        for start_s in starts {
+            let Some(columns) = self.read_columns(finer, start_s) else {
+                continue;
+            };
+            let merged = merged_columns(finer, &columns);
+            self.shown
+                .lock()
+                .open
+                .entry(coarser)
+                .or_default()
+                .extend(merged);
+        }
+    }
+
+    /// All columns of a block, except series that are damaged.
+    fn read_columns(&self, tier: Tier, start_s: u64) -> Option<Vec<Arc<Column>>> {
+        let index = self.read_index(tier, start_s)?;
+        let columns = (0..).map(|number| start_s + number * tier.column_s());
+        let mut columns: Vec<Column> = (columns.zip(&index.heads))
+            .map(|(start_s, head)| Column {
+                head: *head,
+                ..Column::new(start_s)
+            })
+            .collect();
+        for entry in &index.pieces {
+            let series = Arc::new(entry.series.clone());
+            let cells = self.read_piece(tier, start_s, entry).unwrap_or_default();
+            for (column, cell) in columns.iter_mut().zip(cells) {
+                column.cells.extend(cell.map(|cell| (series.clone(), cell)));
+            }
+        }
+        let is_known = |column: &Column| {
+            column.head != crate::cell::ColumnHead::default() || !column.cells.is_empty()
+        };
+        Some(columns.into_iter().filter(is_known).map(Arc::new).collect())
+    }
+
+    /// What a block has; `None` if it is damaged, which is noted, or gone.
+    pub(crate) fn read_index(&self, tier: Tier, start_s: u64) -> Option<BlockIndex> {
+        let file = FileOfArchive::Block(tier, start_s);
+        let path = self.path(file);
+        let read = |length: usize| {
+            let bytes = self.host.read_file_part(&path, 0, length);
+            bytes.map_err(|error| (!error.is_not_found()).then_some(WhySkipped::Unreadable))
+        };
+        let index = || {
+            let mut first = read(FIRST_READ_BYTES)?;
+            let end = block_format::index_end(&first, file).map_err(Some)?;
+            if end > first.len() {
+                first = read(end)?;
+            }
+            let bytes = first.get(..end).ok_or(Some(WhySkipped::Truncated))?;
+            block_format::read_index(bytes, tier).map_err(Some)
+        };
+        self.noted(&path, index())
+    }
+
+    /// The cells of a series in a block; `None` as in [`Archive::read_index`].
+    pub(crate) fn read_piece(
+        &self,
+        tier: Tier,
+        start_s: u64,
+        entry: &block_format::PieceEntry,
+    ) -> Option<Vec<Option<Cell>>> {
+        let path = self.path(FileOfArchive::Block(tier, start_s));
+        let length = entry.stored.end - entry.stored.start;
+        let length = usize::try_from(length).expect("pieces are bounded");
+        let stored = self.host.read_file_part(&path, entry.stored.start, length);
+        let stored =
+            stored.map_err(|error| (!error.is_not_found()).then_some(WhySkipped::Unreadable));
+        let piece =
+            stored.and_then(|stored| block_format::read_piece(&stored, entry, tier).map_err(Some));
+        self.noted(&path, piece)
+    }
+
+    fn noted<T>(&self, path: &Path, result: Result<T, Option<WhySkipped>>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(why) => {
+                why.into_iter().for_each(|why| self.skip(path, why));
+                None
+            }
+        }
+    }
+}
+
+impl Shown {
+    fn bytes(&self) -> u64 {
+        self.shelf.bytes() + self.tail_bytes
+    }
+
+    /// The first second that a tier has, in blocks, or in memory of it or of finer tiers.
+    pub(crate) fn oldest(&self, tier: Tier) -> Option<u64> {
+        let open = self.open.range(..=tier);
+        let open = open.filter_map(|(_, columns)| columns.first_key_value());
+        let open = open.map(|(start_s, _)| *start_s);
+        self.shelf
+            .of_tier(tier)
+            .next()
+            .into_iter()
+            .chain(open)
+            .min()
+    }
+
+    /// Where the last block of seconds ends.
+    fn sealed_to(&self) -> u64 {
+        let last = self.shelf.of_tier(Tier::Second).next_back();
+        last.map_or(0, |start_s| start_s + Tier::Second.block_s())
+    }
+
+    /// The blocks that memory has columns of.
+    fn open_blocks(&self, tier: Tier) -> Vec<u64> {
+        let columns = self.open.get(&tier).into_iter().flat_map(BTreeMap::keys);
+        let blocks: BTreeSet<u64> = columns.map(|start_s| tier.block_of(*start_s)).collect();
+        blocks.into_iter().collect()
+    }
+}
+
+/// The columns of the coarser tier.
+fn merged_columns(tier: Tier, columns: &[Arc<Column>]) -> Vec<(u64, Arc<Column>)> {
+    let Some(coarser) = tier.coarser() else {
+        return Vec::new();
+    };
+    let of_one = |one: &Arc<Column>, other: &Arc<Column>| {
+        coarser.column_of(one.start_s) == coarser.column_of(other.start_s)
+    };
+    let merged = columns.chunk_by(of_one).map(|parts| {
+        let start_s = coarser.column_of(parts[0].start_s);
+        let parts = parts.iter().map(Arc::as_ref);
+        (start_s, Arc::new(Column::merged(start_s, parts)))
+    });
+    merged.collect()
+}
+
+/// Statistics that a column has at most; each has one series of the keys that were too many.
+const STATISTICS_MAX: usize = 256;
+
+/// Cells in their order, each series once. Series that are new when the tail has all it can have
+/// are counted with the keys that were too many.
+fn fold_new(cells: Vec<(Arc<SeriesId>, Cell)>, tail: &Tail) -> Vec<(Arc<SeriesId>, Cell)> {
+    let mut room = (SERIES_MAX - STATISTICS_MAX).saturating_sub(tail.series());
+    let mut folded = BTreeMap::<Arc<SeriesId>, Cell>::new();
+    for (series, cell) in cells {
+        let is_new = !tail.has(&series) && !folded.contains_key(&series);
+        let series = match is_new && series.key != SeriesKey::Other {
+            true if room == 0 => Arc::new(SeriesId::other(&series.statistic)),
+            true => {
+                room -= 1;
+                series
+            }
+            false => series,
+        };
+        folded.entry(series).or_default().merge(&cell);
+    }
+    folded.into_iter().collect()
+}
+
+/// The block of columns. Where they have too many series together, those with the least sums are
+/// counted with the keys that were too many.
+fn fold_and_encode(tier: Tier, block_s: u64, columns: &[Arc<Column>]) -> Vec<u8> {
+    let mut sums = BTreeMap::<&Arc<SeriesId>, u64>::new();
+    for (series, cell) in columns.iter().flat_map(|column| &column.cells) {
+        let sum = sums.entry(series).or_default();
+        *sum = sum.saturating_add(cell.sum.max(1));
+    }
+    if sums.len() <= SERIES_MAX {
+        let columns: Vec<&Column> = columns.iter().map(Arc::as_ref).collect();
+        return block_format::encode(tier, block_s, &columns);
+    }
+    let mut ranked: Vec<&Arc<SeriesId>> = sums.keys().copied().collect();
+    ranked.sort_by_key(|series| u64::MAX - sums[series]);
+    let kept: BTreeSet<&Arc<SeriesId>> = ranked
+        .into_iter()
+        .take(SERIES_MAX - STATISTICS_MAX)
+        .collect();
+    let fold = |column: &Arc<Column>| {
+        let mut cells = BTreeMap::<Arc<SeriesId>, Cell>::new();
+        for (series, cell) in &column.cells {
+            let series = match kept.contains(series) {
+                true => series.clone(),
+                false => Arc::new(SeriesId::other(&series.statistic)),
+            };
+            cells.entry(series).or_default().merge(cell);
+        }
+        let cells = cells.into_iter().collect();
+        Column {
+            cells,
+            ..Column {
+                head: column.head,
+                ..Column::new(column.start_s)
+            }
+        }
+    };
+    let folded: Vec<Column> = columns.iter().map(fold).collect();
+    block_format::encode(tier, block_s, &folded.iter().collect::<Vec<_>>())
+}
+
+fn bytes_of(length: usize) -> u64 {
+    u64::try_from(length).expect("a length in memory")
+}
