@@ -25,7 +25,10 @@ pub use tarn_posix::{
     LockScope, LockWait, Locked, NO_PROJECT, NewContents, ReadData, Share, TO_END, Unsynced,
     Watcher, WriteAt,
 };
-pub use tarn_probe::{ClientId, HolderId, Operation, OperationKind, Outcome, Protocol, What, Who};
+pub use tarn_probe::{
+    ClientId, FrontEnd, HolderId, Operation, OperationKind, Outcome, Protocol, What, Who,
+};
+pub use tarn_probe::{add_client_alias, client_number};
 
 /// The files of one dataset or snapshot.
 pub trait Tree: Send + Sync {

@@ -23,7 +23,7 @@ use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, Pool};
 use tarn_posix::MountProperties;
 use tarn_posix::{FileSystemParts, MountError, Unlinked};
-use tarn_probe::{DatasetId, DatasetStatistics, Operation, OperationKind, What, Who};
+use tarn_probe::{DatasetId, DatasetPlace, DatasetStatistics, Operation, OperationKind, What, Who};
 use tarn_zil::Durability;
 
 /// Entered snapshots of a head, while they get properties.
@@ -153,17 +153,19 @@ impl ServedTree {
         }
         let registry = tarn_probe::registry();
         let name = dataset.name();
-        let statistics = DatasetStatistics::register(
-            registry,
-            pool.name(),
-            head.get(),
-            name.as_str(),
-            files.unlinked_counts().clone(),
-        );
+        let guid = dataset.stored()?.guid.get();
+        let place = DatasetPlace {
+            pool: pool.name().to_string(),
+            pool_guid: pool.facts().guid.get(),
+            object: head.get(),
+            guid,
+        };
+        let unlinked = files.unlinked_counts().clone();
+        let statistics = DatasetStatistics::register(registry, &place, name.as_str(), unlinked);
         Ok(Arc::new(ServedTree {
             pool: pool.clone(),
             id: head,
-            guid: dataset.stored()?.guid.get(),
+            guid,
             files,
             head: Some(Head {
                 statistics,

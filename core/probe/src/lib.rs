@@ -10,7 +10,9 @@
 //! reference and adds the time of its stage and what happened (`operation.rs`). At its end it
 //! becomes one 64-byte [`OperationRecord`] in a ring of the finishing thread (`recorder.rs`), and
 //! is counted in the log-linear histograms of its kind and its dataset (`statistics.rs`,
-//! `histogram.rs`). What layers count besides hangs in a tree `module:instance:name:statistic`
+//! `histogram.rs`). Rings take records only while a collector drains them. The clients and datasets
+//! that records name by number have their names in two tables (`client_table.rs`,
+//! `dataset_table.rs`). What layers count besides hangs in a tree `module:instance:name:statistic`
 //! (`registry.rs`), which `tarn kstat` prints. Devices have their own set of histograms
 //! (`vdev_statistics.rs`), from which `zpool iostat -w -r -q` is drawn.
 //!
@@ -24,6 +26,8 @@
 //! # Knows nothing about
 //! the machine: time is handed in as a [`Clock`], a plain function.
 
+mod client_table;
+mod dataset_table;
 mod histogram;
 mod kind;
 mod operation;
@@ -34,6 +38,10 @@ mod registry;
 mod statistics;
 mod vdev_statistics;
 
+pub use client_table::{FrontEnd, NamedClient, add_client_alias, client_number, named_clients};
+pub use dataset_table::{
+    DatasetPlace, NamedDataset, dataset_number, named_dataset, named_datasets,
+};
 pub use histogram::{BUCKET_COUNT, Histogram, HistogramSnapshot, SUB_BITS};
 pub use kind::{OperationKind, Outcome, Protocol, Stage};
 pub use operation::{Clock, HolderId, Operation, StageTimer, What, Who};

@@ -7,6 +7,9 @@
 //! record is dropped and counted. A thread's ring is made at its first record and handed on to
 //! another thread after its end.
 //!
+//! Rings take records while a collector says that it drains them ([`Recorder::keep_records`]);
+//! otherwise an operation is only counted, and a ring takes no memory.
+//!
 //! Beside each ring are counts by kind of what its thread finished, with one writer as well; a
 //! reader adds them up.
 //!
@@ -15,7 +18,7 @@
 //! - A writer never waits; a collector waits only for another collector.
 
 use std::cell::OnceCell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::histogram::Writers;
@@ -26,10 +29,15 @@ use crate::statistics::{KindStatistics, OperationStatistics, push_values};
 
 /// Records in a ring: 1 MiB a thread, 100 ms of it at 160,000 operations a second.
 const RING_RECORDS: usize = 16 * 1024;
+/// One record.
+type Slot = [AtomicU64; 8];
+
 /// One ring.
 #[derive(Debug)]
 struct Ring {
-    slots: Box<[[AtomicU64; 8]]>,
+    /// Made at the first record.
+    slots: OnceLock<Box<[Slot]>>,
+    capacity: u64,
     /// Records ever written.
     written: AtomicU64,
     /// Records ever taken.
@@ -43,7 +51,8 @@ struct Ring {
 impl Ring {
     fn new(records: usize) -> Ring {
         Ring {
-            slots: (0..records).map(|_| Default::default()).collect(),
+            slots: OnceLock::new(),
+            capacity: u64::try_from(records).expect("a ring is small"),
             written: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -54,11 +63,12 @@ impl Ring {
     /// Only the thread that owns the ring calls this.
     fn push(&self, record: &OperationRecord) {
         let written = self.written.load(Ordering::Relaxed);
-        if written - self.taken.load(Ordering::Acquire) >= self.capacity() {
+        if written - self.taken.load(Ordering::Acquire) >= self.capacity {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        for (slot, word) in self.slot(written).iter().zip(record.to_words()) {
+        let slots = self.slots.get_or_init(|| self.empty_slots());
+        for (slot, word) in self.slot(slots, written).iter().zip(record.to_words()) {
             slot.store(word, Ordering::Relaxed);
         }
         self.written.store(written + 1, Ordering::Release);
@@ -67,20 +77,23 @@ impl Ring {
     /// Only the collector calls this.
     fn drain(&self, take: &mut dyn FnMut(OperationRecord)) {
         let written = self.written.load(Ordering::Acquire);
+        let Some(slots) = self.slots.get() else {
+            return;
+        };
         for position in self.taken.load(Ordering::Relaxed)..written {
-            let slot = self.slot(position);
+            let slot = self.slot(slots, position);
             let words = std::array::from_fn(|i| slot[i].load(Ordering::Relaxed));
             take(OperationRecord::from_words(words));
             self.taken.store(position + 1, Ordering::Release);
         }
     }
 
-    fn capacity(&self) -> u64 {
-        u64::try_from(self.slots.len()).expect("a ring is small")
+    fn empty_slots(&self) -> Box<[Slot]> {
+        (0..self.capacity).map(|_| Slot::default()).collect()
     }
 
-    fn slot(&self, position: u64) -> &[AtomicU64; 8] {
-        &self.slots[usize::try_from(position % self.capacity()).expect("less than its length")]
+    fn slot<'a>(&self, slots: &'a [Slot], position: u64) -> &'a Slot {
+        &slots[usize::try_from(position % self.capacity).expect("less than its length")]
     }
 }
 
@@ -94,6 +107,8 @@ pub struct Recorder {
 struct Shared {
     rings: Mutex<Rings>,
     collecting: Mutex<()>,
+    /// Whether a collector drains the rings.
+    is_kept: AtomicBool,
     ring_records: usize,
 }
 
@@ -152,6 +167,7 @@ impl Recorder {
         let shared = Shared {
             rings: Mutex::default(),
             collecting: Mutex::new(()),
+            is_kept: AtomicBool::new(false),
             ring_records,
         };
         Recorder {
@@ -159,12 +175,20 @@ impl Recorder {
         }
     }
 
-    /// Takes a record: into this thread's ring, and into the counts of its kind.
+    /// From now on rings take records, or take none. A collector that ends says the latter: rings
+    /// without a reader only fill up.
+    pub fn keep_records(&self, is_kept: bool) {
+        self.shared.is_kept.store(is_kept, Ordering::Relaxed);
+    }
+
+    /// Takes a record: into this thread's ring, if it is kept, and into the counts of its kind.
     pub(crate) fn record(&self, record: &OperationRecord) {
         // While a thread is being torn down its ring is gone; the record is then not kept.
         let _ = OWN_RING.try_with(|own| {
             let own = own.get_or_init(|| self.shared.adopt_ring());
-            own.ring.push(record);
+            if self.shared.is_kept.load(Ordering::Relaxed) {
+                own.ring.push(record);
+            }
             own.ring.kinds.count_by(Writers::One, record);
         });
     }

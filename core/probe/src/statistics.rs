@@ -4,9 +4,10 @@
 //! A kind of operation that a dataset never had costs a pointer: ten thousand idle datasets must
 //! not cost memory. Kinds are made at their first operation and stay.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::dataset_table::{self, DatasetPlace};
 use crate::histogram::{Histogram, HistogramSnapshot, Writers};
 use crate::kind::{OperationKind, Outcome};
 use crate::record::{DatasetId, OperationRecord};
@@ -172,21 +173,22 @@ impl DatasetStatistics {
     /// OpenZFS names it. It disappears from there when the last handle is dropped.
     pub fn register(
         registry: &Registry,
-        pool: &str,
-        objset: u64,
+        place: &DatasetPlace,
         name: &str,
         unlinked: Arc<UnlinkedCounts>,
     ) -> Arc<Self> {
-        static NEXT_ID: AtomicU32 = AtomicU32::new(1);
         let dataset = Arc::new(DatasetStatistics {
-            id: DatasetId(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
-            pool: pool.to_owned(),
+            id: dataset_table::serve(place, name),
+            pool: place.pool.clone(),
             name: Mutex::new(name.to_owned()),
             statistics: OperationStatistics::new(),
             unlinked,
             instance: OnceLock::new(),
         });
-        let place = (format!("zfs/{pool}"), format!("objset-{objset:#x}"));
+        let place = (
+            format!("zfs/{}", place.pool),
+            format!("objset-{:#x}", place.object),
+        );
         let weak = Arc::downgrade(&dataset);
         let instance = registry.instance(&place.0, 0, &place.1);
         instance.provide(move || weak.upgrade().map(|d| d.values()).unwrap_or_default());
@@ -214,6 +216,7 @@ impl DatasetStatistics {
 
     /// Its name has changed.
     pub fn rename(&self, name: &str) {
+        dataset_table::rename(self.id, name);
         name.clone_into(&mut self.name.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -241,12 +244,27 @@ impl DatasetStatistics {
     }
 }
 
+impl Drop for DatasetStatistics {
+    fn drop(&mut self) {
+        dataset_table::leave(self.id);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kind::Protocol;
     use crate::operation::{HolderId, Operation, What, Who};
     use crate::record::ClientId;
+
+    fn place(object: u64) -> DatasetPlace {
+        DatasetPlace {
+            pool: "tank".to_owned(),
+            pool_guid: 1,
+            object,
+            guid: object,
+        }
+    }
 
     fn finish(dataset: &DatasetStatistics, kind: OperationKind, size: u64, failed: bool) {
         let who = Who {
@@ -273,8 +291,8 @@ mod tests {
     fn a_dataset_counts_what_was_done_to_it_under_the_names_of_openzfs() {
         let registry = Registry::new();
         let unlinked = Arc::new(UnlinkedCounts::default());
-        let dataset =
-            DatasetStatistics::register(&registry, "tank", 0x36, "tank/home", unlinked.clone());
+        let home = place(0x36);
+        let dataset = DatasetStatistics::register(&registry, &home, "tank/home", unlinked.clone());
         finish(&dataset, OperationKind::Read, 4096, false);
         finish(&dataset, OperationKind::Read, 4096, true);
         finish(&dataset, OperationKind::Remove, 0, false);
@@ -297,7 +315,10 @@ mod tests {
         let registry = Registry::new();
         let unlinked = Arc::default();
         drop(DatasetStatistics::register(
-            &registry, "tank", 1, "tank", unlinked,
+            &registry,
+            &place(1),
+            "tank",
+            unlinked,
         ));
         assert!(registry.snapshot("").is_empty());
     }

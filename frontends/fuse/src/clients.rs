@@ -1,14 +1,15 @@
 //! The users of mounts, as client numbers in operation records.
 //!
 //! The kernel names process and user of each request. Processes come and go by the thousand, so a
-//! client is a user; the table of users is process-wide and as small as their number.
+//! client is a user. The table of users is process-wide and as small as their number; the numbers
+//! come from the table of clients of all front ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use tarn_engine::files::ClientId;
+use tarn_engine::files::{ClientId, FrontEnd, client_number};
 
-/// Most users with a number of their own; later ones share the last number.
-const CLIENTS_MAX: u32 = 4096;
+/// Most users that this table has; the numbers of later ones are asked for each time.
+const CLIENTS_MAX: usize = 4096;
 
 /// The client number of a user.
 pub(crate) fn of(uid: u32) -> ClientId {
@@ -24,12 +25,11 @@ pub(crate) fn of(uid: u32) -> ClientId {
     }
     let clients = CLIENTS.get_or_init(Mutex::default);
     let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
-    let count = u32::try_from(clients.len()).unwrap_or(CLIENTS_MAX);
-    let next = ClientId(ClientId::FIRST_FREE.0 + count.min(CLIENTS_MAX));
-    let client = match count < CLIENTS_MAX {
-        true => *clients.entry(uid).or_insert(next),
-        false => clients.get(&uid).copied().unwrap_or(next),
-    };
+    let known = clients.get(&uid).copied();
+    let client = known.unwrap_or_else(|| client_number(FrontEnd::Fuse, &uid.to_string()));
+    if clients.len() < CLIENTS_MAX {
+        clients.insert(uid, client);
+    }
     LAST.set(Some((uid, client)));
     client
 }

@@ -1,6 +1,7 @@
 //! A volume of a pool as the storage of a logical unit.
 
 use crate::storage::{Contents, Durability, Storage, StorageError};
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 use tarn_engine::Engine;
 use tarn_engine::files::ClientId;
@@ -14,13 +15,28 @@ pub const RESERVATIONS: &str = "tarn:iscsi_reservations";
 /// The property of a volume that keeps that its write cache is off.
 pub const WRITE_CACHE: &str = "tarn:iscsi_write_cache";
 
-/// All requests of initiators are of this user, as they have no other.
-const WHO: Who = Who {
-    client: ClientId::INTERNAL,
-    protocol: Protocol::Iscsi,
-    user: 0,
-    holder: tarn_engine::files::HolderId::NONE,
-};
+thread_local! {
+    /// The initiator whose command this thread carries out.
+    static INITIATOR: Cell<ClientId> = const { Cell::new(ClientId::INTERNAL) };
+}
+
+/// Carries out a command of an initiator: what it asks of volumes is recorded as this client's.
+pub(crate) fn on_behalf_of<T>(initiator: ClientId, carry_out: impl FnOnce() -> T) -> T {
+    INITIATOR.set(initiator);
+    let done = carry_out();
+    INITIATOR.set(ClientId::INTERNAL);
+    done
+}
+
+/// Requests of initiators have no user.
+fn who() -> Who {
+    Who {
+        client: INITIATOR.get(),
+        protocol: Protocol::Iscsi,
+        user: 0,
+        holder: tarn_engine::files::HolderId::NONE,
+    }
+}
 
 /// A held volume.
 pub struct ServedVolume {
@@ -41,7 +57,7 @@ impl ServedVolume {
         range: (u64, u64),
         carry_out: impl FnOnce(&Operation) -> Result<T, VolumeError>,
     ) -> Result<T, StorageError> {
-        let operation = self.held.begin(WHO, kind, range);
+        let operation = self.held.begin(who(), kind, range);
         let done = carry_out(&operation);
         self.held.finish(operation);
         done.map_err(|error| match error_of(&error) {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use tarn_engine::files::{ClientId, FrontEnd, client_number};
 
 /// Most sessions of one portal. A guess: each has buffers of some hundred KiB.
 const SESSIONS_MAX: usize = 1024;
@@ -24,6 +25,8 @@ pub struct Session {
     pub number: u16,
     /// The initiator's name.
     pub initiator: String,
+    /// The initiator's number in operation records.
+    pub client: ClientId,
     /// The initiator port.
     pub nexus: Nexus,
     /// What it uses; nothing in a discovery session.
@@ -136,6 +139,7 @@ impl Sessions {
         let session = Arc::new(Session {
             number: numbered.last,
             initiator: logged_in.initiator.clone(),
+            client: client_number(FrontEnd::Iscsi, &logged_in.initiator),
             nexus: nexus.clone(),
             target: target.clone(),
             connection_number: logged_in.connection,

@@ -15,6 +15,7 @@ use crate::scsi::logical_unit::refused_by;
 use crate::scsi::logical_unit::{LogicalUnit, Outcome, report_luns};
 use crate::scsi::sense::codes as asc;
 use crate::scsi::{Refused, Request, Sense, SenseKey, UnitEvent, codes, inquiry};
+use crate::served_volume::on_behalf_of;
 use crate::session::Session;
 use crate::storage::Contents;
 use crate::target::{Target, Targets};
@@ -484,7 +485,7 @@ fn execute(
             _ => Err(Sense::illegal(asc::LOGICAL_UNIT_NOT_SUPPORTED).into()),
         };
     }
-    target.unit.execute(&Request {
+    let request = Request {
         nexus: &session.nexus,
         cdb: &command.cdb,
         data: &command.data,
@@ -496,5 +497,6 @@ fn execute(
             targets,
             initiator: &session.initiator,
         },
-    })
+    };
+    on_behalf_of(session.client, || target.unit.execute(&request))
 }

@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tarn_engine::Engine;
+use tarn_engine::files::ClientId;
 use tarn_engine::volumes::VolumeWatcher;
 use tarn_serving::{Next, RequestTraits, Source};
 
@@ -21,7 +22,7 @@ const LONG_BYTES: u32 = 1 << 20;
 /// A connection.
 pub(crate) struct Connection {
     engine: Arc<Engine>,
-    number: u32,
+    client: ClientId,
     sender: Arc<Sender>,
     receiver: Mutex<Receiver>,
     /// Held while an option is carried out: what the bytes behind it are depends on it.
@@ -118,7 +119,7 @@ impl Connection {
     pub(crate) fn new(
         engine: Arc<Engine>,
         socket: OwnedFd,
-        number: u32,
+        client: ClientId,
         security: Security,
         tell: Told,
     ) -> Arc<Connection> {
@@ -131,7 +132,7 @@ impl Connection {
         ]);
         Arc::new(Connection {
             engine,
-            number,
+            client,
             sender,
             receiver: Mutex::new(Receiver::new()),
             negotiation: Mutex::new(Negotiation::default()),
@@ -185,7 +186,7 @@ impl Connection {
         }
         (self.tell.on_chosen)(volume.pool_name());
         let block_size = usize::try_from(volume.block_size()).unwrap_or(0);
-        let export = Export::new(volume, negotiation, self.number);
+        let export = Export::new(volume, negotiation, self.client);
         assert!(
             self.export.set(export).is_ok(),
             "an export is chosen once, as commands follow"

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tarn_engine::Engine;
+use tarn_engine::files::{ClientId, FrontEnd, client_number};
 use tarn_serving::{Next, RequestTraits, ServingThreads, Source, SourceKey};
 use tarn_tls::TlsServer;
 
@@ -160,7 +161,8 @@ impl NbdServer {
         });
         let tell = Told { on_chosen, on_end };
         let security = Security::new(self.tls.get(), is_local);
-        let connection = Connection::new(self.engine.clone(), socket, number, security, tell);
+        let client = client_of(&socket, is_local);
+        let connection = Connection::new(self.engine.clone(), socket, client, security, tell);
         // The table has it before it can end.
         let mut state = self.state();
         if let Ok(key) = self.threads.add(connection.clone(), BOUND) {
@@ -187,6 +189,17 @@ impl State {
         }
         found.is_some()
     }
+}
+
+/// The number of a client in operation records, by the address of its machine.
+fn client_of(socket: &OwnedFd, is_local: bool) -> ClientId {
+    let address = match is_local {
+        true => None,
+        false => rustix::net::getpeername(socket).ok().flatten(),
+    };
+    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+    let name = address.map(|address| address.ip().to_canonical().to_string());
+    client_number(FrontEnd::Nbd, name.as_deref().unwrap_or("this machine"))
 }
 
 fn listen_unix(path: &Path) -> io::Result<UnixListener> {

@@ -66,13 +66,17 @@ impl Failure {
 }
 
 impl Export {
-    pub(crate) fn new(volume: Arc<HeldVolume>, negotiation: &Negotiation, number: u32) -> Export {
+    pub(crate) fn new(
+        volume: Arc<HeldVolume>,
+        negotiation: &Negotiation,
+        client: ClientId,
+    ) -> Export {
         Export {
             volume,
             is_structured: negotiation.is_structured,
             tells_allocation: negotiation.tells_allocation,
             who: Who {
-                client: ClientId(ClientId::FIRST_FREE.0.saturating_add(number)),
+                client,
                 protocol: Protocol::Nbd,
                 user: 0,
                 holder: HolderId::NONE,

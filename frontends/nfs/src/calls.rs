@@ -150,7 +150,10 @@ impl Calls {
         };
         let flavor = match caller {
             Caller::Nobody => Flavor::None,
-            Caller::System(_) => Flavor::Sys,
+            Caller::System(_) => {
+                client.keep_machine_name(|| call.machine());
+                Flavor::Sys
+            }
         };
         let from = (&caller, Way { peer, flavor });
         self.serve_call(client, &call, from, (record.len(), back))

@@ -1,15 +1,11 @@
 //! Clients: their addresses, and their numbers in operation records.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use tarn_engine::files::ClientId;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_engine::files::{ClientId, FrontEnd, add_client_alias, client_number};
 
-/// Most clients with a number of their own; later ones share the last number. Users of mounts have
-/// numbers below [`FIRST`].
-const CLIENTS_MAX: u32 = 4096;
-/// The first number of a client: behind those of users of mounts.
-const FIRST: u32 = ClientId::FIRST_FREE.0 + 4097;
+/// Words of 64 bits for the numbers of clients: all that front ends have.
+const NUMBER_WORDS: usize = 512;
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,14 +38,23 @@ impl Client {
 }
 
 fn number_of(address: IpAddr) -> ClientId {
-    static CLIENTS: OnceLock<Mutex<BTreeMap<IpAddr, ClientId>>> = OnceLock::new();
-    let clients = CLIENTS.get_or_init(Mutex::default);
-    let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
-    let count = u32::try_from(clients.len()).unwrap_or(CLIENTS_MAX);
-    let next = ClientId(FIRST + count.min(CLIENTS_MAX));
-    match count < CLIENTS_MAX {
-        true => *clients.entry(address).or_insert(next),
-        false => clients.get(&address).copied().unwrap_or(next),
+    client_number(FrontEnd::Nfs, &address.to_string())
+}
+
+impl Client {
+    /// Keeps the name that the machine gives of itself, the first time: calls have it each time.
+    /// `machine` is any bytes.
+    pub(crate) fn keep_machine_name(&self, machine: impl FnOnce() -> Option<String>) {
+        static NAMED: [AtomicU64; NUMBER_WORDS] = [const { AtomicU64::new(0) }; NUMBER_WORDS];
+        let (word, bit) = (self.id.0 / 64, 1_u64 << (self.id.0 % 64));
+        let word = usize::try_from(word).ok().and_then(|word| NAMED.get(word));
+        let Some(word) = word else { return };
+        if word.load(Ordering::Relaxed) & bit == 0
+            && let Some(name) = machine()
+            && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        {
+            add_client_alias(self.id, &name);
+        }
     }
 }
 

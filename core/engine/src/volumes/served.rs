@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 use tarn_host::lock::{Condvar, Mutex, Rank};
 use tarn_ondisk::units::Guid;
 use tarn_pool::Pool;
-use tarn_probe::DatasetStatistics;
+use tarn_probe::{DatasetPlace, DatasetStatistics};
 use tarn_zvol::{Copied, Durable, Volume, VolumeError, VolumeProperties};
 
 /// The table.
@@ -80,8 +80,13 @@ impl ServedVolume {
         volume: Arc<Volume>,
     ) -> Arc<ServedVolume> {
         let registry = tarn_probe::registry();
-        let statistics =
-            DatasetStatistics::register(registry, pool.name(), id.get(), name, Arc::default());
+        let place = DatasetPlace {
+            pool: pool.name().to_string(),
+            pool_guid: pool.facts().guid.get(),
+            object: id.get(),
+            guid: guid.get(),
+        };
+        let statistics = DatasetStatistics::register(registry, &place, name, Arc::default());
         Arc::new(ServedVolume {
             pool: pool.clone(),
             id,

@@ -75,6 +75,19 @@ pub fn caller_of(flavor: u32, body: &[u8]) -> Result<Caller, Rejected> {
     }
 }
 
+/// The name that the machine gives of itself with `AUTH_SYS`: printable text, or none.
+pub fn machine_of(flavor: u32, body: &[u8]) -> Option<String> {
+    if flavor != AUTH_SYS {
+        return None;
+    }
+    let mut reader = Reader::new(body);
+    let _stamp = reader.u32().ok()?;
+    let name = reader.opaque(NAME_BYTES_MAX).ok()?;
+    let name = std::str::from_utf8(name).ok()?;
+    let is_printable = !name.is_empty() && !name.chars().any(char::is_control);
+    is_printable.then(|| name.to_owned())
+}
+
 fn system_user(body: &[u8]) -> Result<SystemUser, Malformed> {
     let mut reader = Reader::new(body);
     let _stamp = reader.u32()?;
@@ -123,5 +136,12 @@ mod tests {
         assert_eq!(caller_of(AUTH_SYS, &system(3)[..20]), refused);
         assert_eq!(caller_of(5, &[]), refused, "no such kind is served");
         assert_eq!(caller_of(AUTH_NONE, &[]), Ok(Caller::Nobody));
+        let machine = machine_of(AUTH_SYS, &system(3));
+        assert_eq!(machine.as_deref(), Some("host"));
+        assert_eq!(machine_of(AUTH_SYS, &system(3)[..9]), None);
+        assert_eq!(machine_of(AUTH_NONE, &system(3)), None);
+        let mut nonsense = Writer::new();
+        nonsense.u32(1).opaque(b"a\nb");
+        assert_eq!(machine_of(AUTH_SYS, nonsense.as_slice()), None);
     }
 }

@@ -1,6 +1,8 @@
 //! The head of a call: which procedure of which program, and which user calls.
 
-use crate::rpc::authentication::{AUTH_BYTES_MAX, AUTH_TLS, Caller, Rejected, caller_of};
+use crate::rpc::authentication::{
+    AUTH_BYTES_MAX, AUTH_TLS, Caller, Rejected, caller_of, machine_of,
+};
 use crate::rpc::gss::RPCSEC_GSS;
 use crate::xdr::{Malformed, Reader};
 
@@ -125,6 +127,11 @@ impl<'a> CallHead<'a> {
     /// The signature of a context, if there is one.
     pub(crate) fn verifier(&self) -> Option<&'a [u8]> {
         (self.verifier_flavor == RPCSEC_GSS).then_some(self.verifier)
+    }
+
+    /// The name that the calling machine gives of itself, if it gives one.
+    pub(crate) fn machine(&self) -> Option<String> {
+        machine_of(self.flavor, self.credentials)
     }
 
     /// The user that calls.
