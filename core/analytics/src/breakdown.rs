@@ -23,6 +23,26 @@ pub enum Measure {
     WaitTime,
 }
 
+impl Measure {
+    /// The name that programs get.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Operations => "operations",
+            Measure::Bytes => "bytes",
+            Measure::WaitTime => "wait-time",
+        }
+    }
+
+    /// What a statistic of it is called, behind the point.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Measure::Operations => "ops",
+            Measure::Bytes => "bytes",
+            Measure::WaitTime => "wait",
+        }
+    }
+}
+
 /// Up to two discrete fields and one numeric, and a measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breakdown {

@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tarn_host::{Condvar, Host, JoinHandle, Mutex};
@@ -41,6 +42,17 @@ pub struct Analytics {
     recorder: FlightRecorder,
     live: Mutex<Live>,
     pass: Mutex<Pass>,
+    passes: AtomicU64,
+    passes_ns: AtomicU64,
+}
+
+/// What the passes of the thread took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PassTotals {
+    /// How many there were.
+    pub passes: u64,
+    /// How long all of them took, in nanoseconds.
+    pub time_ns: u64,
 }
 
 /// What a pass knows of those before it.
@@ -74,6 +86,8 @@ impl Analytics {
             recorder: FlightRecorder::new(budget_bytes),
             live: Mutex::new(ranks::LIVE, Live::default()),
             pass: Mutex::new(ranks::PASS, Pass::default()),
+            passes: AtomicU64::new(0),
+            passes_ns: AtomicU64::new(0),
         }
     }
 
@@ -91,9 +105,11 @@ impl Analytics {
                 let began_ns = clock.monotonic_ns();
                 analytics.pass(began_ns);
                 let pass_ns = clock.monotonic_ns() - began_ns;
+                analytics.passes.fetch_add(1, Ordering::Relaxed);
+                (analytics.passes_ns).fetch_add(pass_ns, Ordering::Relaxed);
                 probes.passed(pass_ns, &analytics.recorder.state());
                 if stopped.wait(PASS) {
-                    return;
+                    return analytics.end(clock.monotonic_ns());
                 }
             }
         });
@@ -108,9 +124,26 @@ impl Analytics {
         &self.recorder
     }
 
-    /// Takes what the rings of this process have, at `now_ns` of the clock of operations.
+    /// What the passes of the thread took.
+    pub fn pass_totals(&self) -> PassTotals {
+        PassTotals {
+            passes: self.passes.load(Ordering::Relaxed),
+            time_ns: self.passes_ns.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes what the rings of this process have, at `now_ns` of the clock of operations. From the
+    /// first pass on they take records.
     pub fn pass(&self, now_ns: u64) {
+        recorder().keep_records(true);
         self.pass_over(recorder(), now_ns);
+    }
+
+    /// Makes the last pass. Rings take no records any more, so the time after it is not collected.
+    fn end(&self, now_ns: u64) {
+        self.pass(now_ns);
+        recorder().keep_records(false);
+        *self.pass.lock() = Pass::default();
     }
 
     fn pass_over(&self, rings: &Recorder, now_ns: u64) {

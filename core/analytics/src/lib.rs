@@ -37,8 +37,6 @@
 //! - `fuse.ops` by process and control group: the process id; a client of FUSE is a user.
 //! - `iscsi.ops` by target and command: their numbers. The client is an initiator, the dataset a
 //!   volume.
-//! - Clients of FUSE and of NBD are numbered from the same number on: only protocol and client
-//!   together tell them apart.
 //! - Files: the generation, which tells apart the files that had an object number one after
 //!   another.
 //! - Causes: special vdev and lock, which are two more outcomes.
@@ -74,11 +72,12 @@ mod query;
 mod ranks;
 mod segment;
 mod statement;
+mod statement_text;
 mod tally;
 mod value_names;
 
 pub use breakdown::{Breakdown, DISCRETE_MAX, Measure};
-pub use collector::{Analytics, CollectorThread};
+pub use collector::{Analytics, CollectorThread, PassTotals};
 pub use column_batch::{BATCH_RECORDS, Batch, Column, ColumnSet, Mask, Numbers};
 pub use compiled::CompiledPredicate;
 pub use coverage::Collected;
@@ -94,5 +93,6 @@ pub use query::{
     Answer, CELLS_MAX, ColumnState, Group, LISTED_MAX, Operations, Order, Query, Series,
 };
 pub use statement::Statement;
+pub use statement_text::{Statistic, statistics};
 pub use tally::Tally;
-pub use value_names::ValueNames;
+pub use value_names::{ValueNames, fixed_values};

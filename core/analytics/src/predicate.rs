@@ -84,6 +84,18 @@ impl Predicate {
         }
     }
 
+    /// Hands over each comparison in it.
+    pub fn each_comparison<'p>(&'p self, take: &mut dyn FnMut(&'p Comparison)) {
+        match self {
+            Predicate::Always => {}
+            Predicate::Compare(comparison) => take(comparison),
+            Predicate::All(parts) | Predicate::Any(parts) => {
+                parts.iter().for_each(|part| part.each_comparison(take));
+            }
+            Predicate::Not(inner) => inner.each_comparison(take),
+        }
+    }
+
     /// The one part of a list of one, or a join of them.
     pub(crate) fn joined(
         mut parts: Vec<Predicate>,

@@ -22,6 +22,8 @@ pub struct Statement {
     pub measure: Measure,
     /// Which operations: those of the statistic, and of all filters.
     pub predicate: Predicate,
+    /// The filters alone, in their order.
+    pub(crate) filters: Vec<Predicate>,
     /// By which discrete fields, at most [`DISCRETE_MAX`].
     by: Vec<Field>,
     /// By which numeric field.
@@ -29,7 +31,7 @@ pub struct Statement {
 }
 
 /// The protocols of each module; of `all`: any.
-const MODULES: [(&str, &[Protocol]); 11] = [
+pub(crate) const MODULES: [(&str, &[Protocol]); 11] = [
     ("nfs", &[Protocol::Nfs3, Protocol::Nfs4]),
     ("nfs3", &[Protocol::Nfs3]),
     ("nfs4", &[Protocol::Nfs4]),
@@ -54,7 +56,7 @@ impl Statement {
                 Some(field) => statement.break_down(field, &reader)?,
                 None => {
                     let filter = reader.expression(0)?;
-                    statement.predicate = statement.predicate.and(filter);
+                    statement.add_filter(filter);
                 }
             }
             if !reader.take("]") {
@@ -74,6 +76,25 @@ impl Statement {
         }
     }
 
+    /// Another filter: operations must be meant by this one, too.
+    pub fn add_filter(&mut self, filter: Predicate) {
+        if filter != Predicate::Always {
+            let before = std::mem::replace(&mut self.predicate, Predicate::Always);
+            self.predicate = before.and(filter.clone());
+            self.filters.push(filter);
+        }
+    }
+
+    /// The discrete fields that it is broken down by.
+    pub fn by(&self) -> &[Field] {
+        &self.by
+    }
+
+    /// The numeric field that it is broken down by.
+    pub fn numeric(&self) -> Option<Field> {
+        self.numeric
+    }
+
     /// The breakdown of its fields.
     pub fn breakdown(&self) -> Breakdown {
         let breakdown = Breakdown::new(&self.by, self.numeric, self.measure);
@@ -86,6 +107,7 @@ impl Statement {
             false if self.by.len() < DISCRETE_MAX => self.by.push(field),
             _ => return Err(reader.wrong(Wrong::TooManyBreakdowns)),
         }
+        assert!(self.by.len() <= DISCRETE_MAX, "a breakdown takes them");
         Ok(())
     }
 }
@@ -132,6 +154,7 @@ fn read_statistic(reader: &mut Reader<'_>) -> Result<Statement, PredicateError> 
         module: module.to_owned(),
         measure,
         predicate: of_module.and(of_measure),
+        filters: Vec::new(),
         by: Vec::new(),
         numeric: None,
     })

@@ -100,6 +100,15 @@ impl ValueNames {
     }
 }
 
+/// All values of a field, where they are always the same; a field without such values has none.
+pub fn fixed_values(field: Field) -> Option<Vec<&'static str>> {
+    let names: Vec<&str> = fixed_names(field)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    (!names.is_empty()).then_some(names)
+}
+
 /// The names of a field that are always the same, with their numbers. Of outcomes: with their
 /// bits.
 fn fixed_names(field: Field) -> Vec<(&'static str, u64)> {

@@ -11,8 +11,10 @@
 //! the first two are held while a device is waited for.
 
 use crate::instance::Instance;
+use crate::known_paths::KnownPaths;
 use crate::mount_index::MountIndex;
 use crate::mounts::{Mounted, Mounter, Standing};
+use crate::operation_analytics::StartedAnalytics;
 use crate::presence::Presence;
 use crate::refusals::{Refusal, RefusalKind};
 use crate::served::{Held, ServedFiles};
@@ -41,6 +43,8 @@ const CHANGES: Rank = Rank::new(tarn_host::ranks::ENGINE, "administration").acro
 const REMEMBERING: Rank = Rank::new(tarn_host::ranks::ENGINE + 5, "cache files").across_waits();
 /// The table of pools.
 const POOLS: Rank = Rank::new(tarn_host::ranks::ENGINE + 10, "pools");
+/// Names that operations were shown with. Taken with nothing else.
+const KNOWN_NAMES: Rank = Rank::new(tarn_host::ranks::ENGINE + 12, "known names");
 /// The mounts of one pool.
 const MOUNTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "mounts");
 /// The holds of shared file systems of one pool.
@@ -202,6 +206,12 @@ pub struct Engine {
     /// the open ones: name and configuration by guid.
     pub(crate) remembering: Mutex<BTreeMap<Guid, (String, NvList)>>,
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
+    /// The operations that are kept.
+    pub(crate) analytics: OnceLock<StartedAnalytics>,
+    /// Paths of files of operations that were shown.
+    pub(crate) known_paths: Mutex<KnownPaths>,
+    /// Names of users of operations that were shown; none of a user without a name.
+    pub(crate) known_users: Mutex<BTreeMap<u32, Option<String>>>,
     /// Resizes the cache as the machine's free memory changes.
     _memory: Option<MemoryWatch>,
 }
@@ -235,6 +245,9 @@ impl Engine {
             changes: Mutex::new(CHANGES, ()),
             remembering: Mutex::new(REMEMBERING, BTreeMap::new()),
             pools: RwLock::new(POOLS, BTreeMap::new()),
+            analytics: OnceLock::new(),
+            known_paths: Mutex::new(KNOWN_NAMES, KnownPaths::default()),
+            known_users: Mutex::new(KNOWN_NAMES, BTreeMap::new()),
             _memory: memory,
         })
     }

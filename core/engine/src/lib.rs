@@ -10,15 +10,19 @@ pub mod autoreplace;
 pub mod count_owners;
 pub mod engine;
 pub mod fault_manager;
+mod file_paths;
 pub mod files;
 pub mod hot_spares;
 pub mod importing;
 pub mod inspect;
 pub mod instance;
+mod known_paths;
 pub mod mount_index;
 pub mod mount_options;
 pub mod mounting;
 pub mod mounts;
+mod operation_analytics;
+mod operation_names;
 pub mod policy;
 mod presence;
 pub mod refusals;
@@ -27,6 +31,7 @@ pub mod served;
 pub mod sharing;
 mod snapshot_directory;
 mod start;
+mod start_analytics;
 pub mod streams;
 pub mod tree;
 pub mod turns;
@@ -41,6 +46,9 @@ pub use tarn_host::{FileProject, Host, Pipe, PipeStopper, RealOptions};
 pub use tarn_host::{account_name, find_account, groups_of_peer, gss};
 pub use tarn_host::{caller, words_of};
 pub use tarn_host::{is_in_netgroup, machine_name};
+
+pub use known_paths::FileKey;
+pub use tarn_analytics as analytics;
 
 /// What front ends count, for `tarn kstat`.
 pub mod statistics {

@@ -1,0 +1,12 @@
+//! What keeps the operations of this process: the flight recorder and its collector thread.
+
+use std::sync::Arc;
+use tarn_analytics::{Analytics, CollectorThread};
+
+/// Analytics that was started.
+#[derive(Debug)]
+pub(crate) struct StartedAnalytics {
+    pub(crate) analytics: Arc<Analytics>,
+    /// Ends with the engine; none where a test makes the passes.
+    pub(crate) _thread: Option<CollectorThread>,
+}
