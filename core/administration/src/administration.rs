@@ -6,7 +6,9 @@
 //! routes, its OpenAPI description and its client from the same list. So an operation exists in all
 //! four places or in none.
 
-use crate::messages::{Caller, Changed, Done, Refusal, dataset, delegation, pool, statistics};
+use crate::messages::{
+    Caller, Changed, Done, Refusal, analytics, dataset, delegation, pool, statistics,
+};
 use tarn_engine::Presence;
 use tarn_host::Pipe;
 
@@ -124,6 +126,23 @@ macro_rules! for_each_operation {
                 "Raises the version of file systems.";
             "statistics/kstat" statistics_kstat: statistics::Kstat => statistics::Kstats,
                 "Reads counters and histograms.";
+            "analytics/query" analytics_query: analytics::Query => analytics::Answer,
+                "Breaks operations down, in columns of time.";
+            "analytics/operations" analytics_operations: analytics::Operations => analytics::OperationList,
+                "Lists operations, each with what its time went to.";
+            "analytics/instrument" analytics_instrument: analytics::Instrument => analytics::Instrumented,
+                "Begins to count operations as they come.";
+            "analytics/live" analytics_live: analytics::Live => analytics::Answer,
+                "Reads what was counted as operations came.";
+            "analytics/remove" analytics_remove: analytics::Remove => Done, "Counts no longer.";
+            "analytics/list" analytics_list: analytics::List => analytics::Instrumentations,
+                "Lists what is counted as operations come.";
+            "analytics/events" analytics_events: analytics::Events => analytics::Happened,
+                "Lists what happened to pools in a time.";
+            "analytics/state" analytics_state: analytics::State => analytics::RecorderState,
+                "Says what is kept of operations.";
+            "analytics/catalogue" analytics_catalogue: analytics::Catalogue => analytics::Known,
+                "Lists statistics and fields.";
         }
     };
 }

@@ -1,5 +1,6 @@
 //! The administrator: carries out commands on an engine, with the state that commands share.
 
+use crate::analytics::{Instrumented, WallClock};
 use crate::datasets::{Watched, WatchedReceive};
 use crate::messages::pool::PoolDescription;
 use std::collections::BTreeMap;
@@ -14,6 +15,11 @@ const LAST_SEEN: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "last seen pool
 /// Watched receives.
 const WATCHED_RECEIVES: Rank = Rank::new(tarn_host::ranks::ENGINE + 22, "watched receives");
 
+/// Instrumentations of operations.
+const INSTRUMENTED: Rank = Rank::new(tarn_host::ranks::ENGINE + 23, "instrumentations");
+/// The difference of two clocks.
+const WALL_CLOCK: Rank = Rank::new(tarn_host::ranks::ENGINE + 24, "wall clock");
+
 /// Carries out the commands of `zpool` and `zfs` on the pools of an engine.
 pub struct Administrator {
     pub(crate) engine: Arc<Engine>,
@@ -23,6 +29,10 @@ pub struct Administrator {
     pub(crate) watched: Mutex<BTreeMap<String, Arc<Watched>>>,
     /// Receives that a command watches, by their names.
     pub(crate) watched_receives: Mutex<BTreeMap<String, Arc<WatchedReceive>>>,
+    /// What instrumentations were asked for, by their numbers.
+    pub(crate) instrumented: Mutex<BTreeMap<u64, Instrumented>>,
+    /// The time of day of operations.
+    pub(crate) wall_clock: Mutex<WallClock>,
 }
 
 impl Administrator {
@@ -33,6 +43,8 @@ impl Administrator {
             last_seen: Mutex::new(LAST_SEEN, BTreeMap::new()),
             watched: Mutex::new(WATCHED, BTreeMap::new()),
             watched_receives: Mutex::new(WATCHED_RECEIVES, BTreeMap::new()),
+            instrumented: Mutex::new(INSTRUMENTED, BTreeMap::new()),
+            wall_clock: Mutex::new(WALL_CLOCK, WallClock::default()),
         })
     }
 }

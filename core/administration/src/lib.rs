@@ -16,6 +16,7 @@
 
 pub mod administration;
 mod administrator;
+mod analytics;
 mod bounded_text;
 mod call_record;
 mod command_permissions;

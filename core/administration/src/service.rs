@@ -2,7 +2,8 @@
 
 use crate::administration::{Administration, Call};
 use crate::administrator::Administrator;
-use crate::messages::{Changed, Done, Refusal, dataset, delegation, pool, statistics};
+use crate::analytics::catalogue;
+use crate::messages::{Changed, Done, Refusal, analytics, dataset, delegation, pool, statistics};
 use tarn_probe::{Operation, Outcome};
 
 impl Administrator {
@@ -449,5 +450,77 @@ impl Administration for Administrator {
         request: statistics::Kstat,
     ) -> Result<statistics::Kstats, Refusal> {
         Ok(self.kstat(&request))
+    }
+
+    fn analytics_query(
+        &self,
+        call: &Call,
+        request: analytics::Query,
+    ) -> Result<analytics::Answer, Refusal> {
+        self.command(call, |operation| {
+            self.analytics_answer(call, &request, operation)
+        })
+    }
+
+    fn analytics_operations(
+        &self,
+        call: &Call,
+        request: analytics::Operations,
+    ) -> Result<analytics::OperationList, Refusal> {
+        self.command(call, |operation| {
+            self.list_operations(call, &request, operation)
+        })
+    }
+
+    fn analytics_instrument(
+        &self,
+        call: &Call,
+        request: analytics::Instrument,
+    ) -> Result<analytics::Instrumented, Refusal> {
+        self.command(call, |operation| self.instrument(call, &request, operation))
+    }
+
+    fn analytics_live(
+        &self,
+        call: &Call,
+        request: analytics::Live,
+    ) -> Result<analytics::Answer, Refusal> {
+        self.command(call, |operation| self.live(call, &request, operation))
+    }
+
+    fn analytics_remove(&self, call: &Call, request: analytics::Remove) -> Result<Done, Refusal> {
+        self.remove_instrumentation(call, request)
+    }
+
+    fn analytics_list(
+        &self,
+        call: &Call,
+        _: analytics::List,
+    ) -> Result<analytics::Instrumentations, Refusal> {
+        self.list_instrumentations(call)
+    }
+
+    fn analytics_events(
+        &self,
+        call: &Call,
+        request: analytics::Events,
+    ) -> Result<analytics::Happened, Refusal> {
+        self.happened(call, &request)
+    }
+
+    fn analytics_state(
+        &self,
+        _: &Call,
+        _: analytics::State,
+    ) -> Result<analytics::RecorderState, Refusal> {
+        Ok(self.recorder_state())
+    }
+
+    fn analytics_catalogue(
+        &self,
+        _: &Call,
+        _: analytics::Catalogue,
+    ) -> Result<analytics::Known, Refusal> {
+        Ok(catalogue())
     }
 }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 #[allow(unused_imports, reason = "the list of operations names all of them")]
 use tarn_administration::messages::{
-    Changed, Done, Envelope, Refusal, dataset, delegation, pool, statistics,
+    Changed, Done, Envelope, Refusal, analytics, dataset, delegation, pool, statistics,
 };
 use thiserror::Error;
 use tokio::net::UnixStream;

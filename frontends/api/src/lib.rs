@@ -29,7 +29,9 @@ pub use openapi::description;
 pub fn only_reads(path: &str) -> bool {
     matches!(
         path,
-        "pool/describe"
+        "analytics/catalogue"
+            | "analytics/state"
+            | "pool/describe"
             | "pool/iostat"
             | "pool/list-activities"
             | "dataset/describe"
@@ -51,7 +53,14 @@ pub fn only_reads(path: &str) -> bool {
 pub fn is_delegated(path: &str) -> bool {
     matches!(
         path,
-        "dataset/abort-receive"
+        "analytics/events"
+            | "analytics/instrument"
+            | "analytics/list"
+            | "analytics/live"
+            | "analytics/operations"
+            | "analytics/query"
+            | "analytics/remove"
+            | "dataset/abort-receive"
             | "dataset/allow"
             | "dataset/bookmark"
             | "dataset/clone"

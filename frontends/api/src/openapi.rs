@@ -2,7 +2,7 @@
 
 #[allow(unused_imports, reason = "the list of operations names all of them")]
 use tarn_administration::messages::{
-    Changed, Done, Refusal, dataset, delegation, pool, statistics,
+    Changed, Done, Refusal, analytics, dataset, delegation, pool, statistics,
 };
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem, PathsBuilder};
 use utoipa::openapi::request_body::RequestBodyBuilder;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tarn_administration::administration::{Administration, Call};
 #[allow(unused_imports, reason = "the list of operations names all of them")]
 use tarn_administration::messages::{
-    Caller, Done, Envelope, Refusal, RefusalKind, dataset, delegation, pool, statistics,
+    Caller, Done, Envelope, Refusal, RefusalKind, analytics, dataset, delegation, pool, statistics,
 };
 use tarn_engine::{Presence, groups_of_peer};
 use tokio::net::UnixListener;

@@ -1,0 +1,44 @@
+//! What can be asked of operations.
+
+use crate::messages::analytics::{Field, Known, Statistic};
+use tarn_analytics::{Measure, Values, fixed_values, statistics};
+
+/// All statistics and fields.
+pub(crate) fn catalogue() -> Known {
+    let names: Vec<String> = tarn_analytics::Field::all()
+        .map(|field| field.name())
+        .collect();
+    let statistics = statistics().into_iter().map(|statistic| Statistic {
+        name: statistic.name,
+        title: statistic.title,
+        unit: unit_of(statistic.measure).to_owned(),
+        fields: names.clone(),
+        is_sampled: false,
+    });
+    let fields = tarn_analytics::Field::all().map(|field| Field {
+        name: field.name(),
+        kind: kind_of(field.values()).to_owned(),
+        values: fixed_values(field).map(|values| values.into_iter().map(str::to_owned).collect()),
+    });
+    Known {
+        statistics: statistics.collect(),
+        fields: fields.collect(),
+    }
+}
+
+fn unit_of(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Operations => "operations",
+        Measure::Bytes => "bytes",
+        Measure::WaitTime => "ns",
+    }
+}
+
+fn kind_of(values: Values) -> &'static str {
+    match values {
+        Values::Names => "names",
+        Values::Ids => "ids",
+        Values::Durations => "durations",
+        Values::Bytes => "bytes",
+    }
+}

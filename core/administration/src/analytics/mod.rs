@@ -1,0 +1,28 @@
+//! What is asked about operations: `tarn analytics`, `tarn slow`, `tarn top`, and the page.
+//!
+//! # Map
+//! - `asked_statement`: a statement and a filter become numbers, with the names that are known
+//! - `answering`: queries; `listing_operations`: operations one by one; `instrumenting`: counts as
+//!   operations come
+//! - `told_answer`: an answer with the names of what it shows
+//! - `happened`: what happened to pools, for the time axis
+//! - `recorder_state`, `catalogue`: what is kept, and what can be asked
+//! - `wall_clock`: the time of day of operations
+//!
+//! # Who may ask
+//! Answers have names of clients, users and files, which are personal data: root and the daemon's
+//! user get them, others are refused. What is kept and what can be asked, all may know.
+
+mod answering;
+mod asked_statement;
+mod catalogue;
+mod happened;
+mod instrumenting;
+mod listing_operations;
+mod recorder_state;
+mod told_answer;
+mod wall_clock;
+
+pub(crate) use catalogue::catalogue;
+pub(crate) use instrumenting::Instrumented;
+pub(crate) use wall_clock::WallClock;
