@@ -17,10 +17,11 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:n:f:l:d:b:t:e:k:a:y:",
+    short: ":jc:n:f:l:d:b:t:e:k:a:y:z:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
+        ("analytics", "z"),
         ("let-processors-sleep", "let-processors-sleep"),
         ("no-admin-snapshot", "no-admin-snapshot"),
         ("nbd-listen", "n"),
@@ -159,6 +160,7 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
         match name {
             "j" => is_json = true,
             "c" => handed_on.push(format!("--cache-size={value}")),
+            "z" => handed_on.push(format!("--analytics={value}")),
             "n" => handed_on.push(format!("--nbd-listen={value}")),
             "f" => handed_on.push(format!("--nfs-port={value}")),
             "l" => handed_on.push(format!("--nfs-lease={value}")),

@@ -2,15 +2,26 @@
 //!
 //! # Map
 //! - `kstat`: the counters of the daemon; `shown`: their text forms; `asked`: which of them
+//! - `slow`, `analytics`: operations that are held; `analytics_tables`: their text forms;
+//!   `asked_operations`: which of them
+//! - `top`: the same as a picture that goes on; `top_picture`, `heat_map`, `hit_plot`: its parts
 //! - `daemon`: starting and stopping it by hand
 //! - `iscsi`: targets, sessions, initiators and the portal
 //! - `version`: the version of Tarn
 
+mod analytics;
+mod analytics_tables;
 mod asked;
+mod asked_operations;
 mod daemon;
+mod heat_map;
+mod hit_plot;
 mod iscsi;
 mod kstat;
 mod shown;
+mod slow;
+mod top;
+mod top_picture;
 mod version;
 
 use tarn_terminal::failure::complain;
@@ -30,7 +41,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     BLANK,
     Subcommand {
         name: "start",
-        usage: "\tstart [-j] [--cache-size size] [--let-processors-sleep] [--no-admin-snapshot]\n\
+        usage: "\tstart [-j] [--cache-size size] [--analytics on|off|size]\n\
+\t    [--let-processors-sleep] [--no-admin-snapshot]\n\
 \t    [--nfs-port port] [--nfs-lease seconds] [--nfs-domain domain]\n\
 \t    [--nfs-keytab file]\n\
 \t    [--nbd-listen address:port] ...\n\
@@ -48,6 +60,22 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "kstat",
         usage: KSTAT,
         run: Some(kstat::run),
+    },
+    BLANK,
+    Subcommand {
+        name: "slow",
+        usage: slow::USAGE,
+        run: Some(slow::run),
+    },
+    Subcommand {
+        name: "top",
+        usage: top::USAGE,
+        run: Some(top::run),
+    },
+    Subcommand {
+        name: "analytics",
+        usage: analytics::USAGE,
+        run: Some(analytics::run),
     },
     BLANK,
     Subcommand {
@@ -72,6 +100,9 @@ fn notes(subcommand: &str) -> String {
         "start" => "\n\
 \t-j                      JSON\n\
 \t--cache-size size       memory for cached blocks; a quarter of all memory unless given\n\
+\t--analytics on|off|size\n\
+\t                        whether operations are kept for 'tarn slow' and 'tarn analytics', in\n\
+\t                        512M of memory (on) or in that much; on unless given\n\
 \t--let-processors-sleep  never keep idle processors awake\n\
 \t--no-admin-snapshot     names in .zfs/snapshot cannot be changed\n\
 \t--nfs-port port         TCP port for NFS; 2049 unless given\n\
@@ -102,6 +133,9 @@ The command ends when the daemon has. None that runs is no error.\n\
 is told), 2 wrong usage.\n"
             .to_string(),
         "iscsi" => iscsi::NOTES.to_string(),
+        "slow" => slow::NOTES.to_string(),
+        "top" => top::NOTES.to_string(),
+        "analytics" => analytics::NOTES.to_string(),
         "kstat" => "\n\
 \t-c class  only groups of this class: misc or table\n\
 \t-j        JSON, one array a line\n\
@@ -161,6 +195,14 @@ mod tests {
         assert_eq!(code(&["tarn", "stop", "--help"]), 0);
         assert_eq!(code(&["tarn", "start", "now"]), 2);
         assert_eq!(code(&["tarn", "stop", "-x"]), 2);
+        assert_eq!(code(&["tarn", "slow", "--help"]), 0);
+        assert_eq!(code(&["tarn", "slow", "-x"]), 2);
+        assert_eq!(code(&["tarn", "help", "top"]), 0);
+        assert_eq!(code(&["tarn", "top", "-x"]), 2);
+        assert_eq!(code(&["tarn", "help", "analytics"]), 0);
+        assert_eq!(code(&["tarn", "analytics"]), 2);
+        assert_eq!(code(&["tarn", "analytics", "frobnicate"]), 2);
+        assert_eq!(code(&["tarn", "analytics", "query"]), 2);
         assert_eq!(code(&["tarn", "help", "iscsi"]), 0);
         assert_eq!(code(&["tarn", "iscsi"]), 2);
         assert_eq!(code(&["tarn", "iscsi", "frobnicate"]), 2);

@@ -48,6 +48,10 @@ struct Arguments {
     /// given
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     cache_size: Option<u64>,
+    /// Keep the records of operations for 'tarn slow', 'tarn top' and 'tarn analytics', in 512M of
+    /// memory (on), not (off), or in that much memory; on unless given
+    #[arg(long, value_name = "on|off|SIZE", value_parser = parse_analytics)]
+    analytics: Option<serve::AnalyticsUse>,
     /// Never keep idle processors awake while requests follow each other without pause
     #[arg(long)]
     let_processors_sleep: bool,
@@ -127,6 +131,7 @@ fn main() -> ExitCode {
         });
         let options = serve::Options {
             cache_bytes: arguments.cache_size,
+            analytics: arguments.analytics.unwrap_or_default(),
             fixes_snapshot_names: arguments.no_admin_snapshot,
             may_keep_processors_awake: !arguments.let_processors_sleep,
             nfs_port: match nfs_port(arguments.nfs_port) {
@@ -236,6 +241,27 @@ fn parse_size(text: &str) -> Result<u64, String> {
     tarn_engine::properties::size::size(text).map_err(|_| format!("'{text}' is not a size"))
 }
 
+/// Whether operations are kept, and in how much memory.
+fn parse_analytics(text: &str) -> Result<serve::AnalyticsUse, String> {
+    let least = tarn_engine::analytics::LEAST_BUDGET_BYTES;
+    match text {
+        "on" => return Ok(serve::AnalyticsUse::default()),
+        "off" => return Ok(serve::AnalyticsUse::Off),
+        _ => {}
+    }
+    let wrong = || {
+        format!(
+            "'{text}' is neither 'on', 'off' nor a size of {}M or more",
+            least >> 20
+        )
+    };
+    let bytes = parse_size(text)
+        .ok()
+        .and_then(|bytes| usize::try_from(bytes).ok());
+    let bytes = bytes.filter(|bytes| *bytes >= least).ok_or_else(wrong)?;
+    Ok(serve::AnalyticsUse::Within { bytes })
+}
+
 /// The domain of names of users.
 fn parse_domain(text: &str) -> Result<String, String> {
     match tarn_nfs::is_domain(text) {
@@ -273,6 +299,24 @@ mod tests {
         let without = tls_of(None, None, Some("require")).unwrap_err();
         assert!(without.contains("--tls-certificate"), "{without}");
         assert!(tls_of(None, None, None).unwrap().is_none());
+    }
+
+    #[test]
+    fn analytics_is_on_off_or_of_a_size() {
+        use serve::AnalyticsUse;
+        assert_eq!(
+            parse_analytics("on"),
+            Ok(AnalyticsUse::Within { bytes: 512 << 20 })
+        );
+        assert_eq!(parse_analytics("off"), Ok(AnalyticsUse::Off));
+        assert_eq!(
+            parse_analytics("1G"),
+            Ok(AnalyticsUse::Within { bytes: 1 << 30 })
+        );
+        for wrong in ["1M", "", "maybe", "-1"] {
+            let refused = parse_analytics(wrong).unwrap_err();
+            assert!(refused.contains("'off' nor a size of 8M"), "{refused}");
+        }
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub struct Options {
     pub fixes_snapshot_names: bool,
     /// Idle processors may be kept from sleeping in bursts of requests.
     pub may_keep_processors_awake: bool,
+    /// Whether operations are kept.
+    pub analytics: AnalyticsUse,
     /// Volumes have block devices of this machine.
     pub makes_block_devices: bool,
     /// The TCP port for NFS.
@@ -106,6 +108,26 @@ pub struct Options {
     pub nbd_addresses: Vec<SocketAddr>,
     /// The certificate of the server, where it has one.
     pub tls: Option<TlsOptions>,
+}
+
+/// Whether records of operations are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnalyticsUse {
+    /// They are not even made.
+    Off,
+    /// They are, as many as fit into so many bytes.
+    Within {
+        /// How many.
+        bytes: usize,
+    },
+}
+
+impl Default for AnalyticsUse {
+    fn default() -> AnalyticsUse {
+        AnalyticsUse::Within {
+            bytes: tarn_engine::analytics::DEFAULT_BUDGET_BYTES,
+        }
+    }
 }
 
 /// TLS, as the command line has it.
@@ -155,12 +177,16 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     };
     let nbd_addresses = options.nbd_addresses;
     let makes_block_devices = options.makes_block_devices;
+    let analytics = options.analytics;
     let options = EngineOptions {
         cache_bytes: options.cache_bytes,
         fixes_snapshot_names: options.fixes_snapshot_names,
     };
     let engine = Engine::new(host, instance.clone(), mounter, options);
     engine.set_sharer(sharer);
+    if let AnalyticsUse::Within { bytes } = analytics {
+        engine.start_analytics(bytes);
+    }
     if makes_block_devices {
         let (folder, links) = (instance.volumes(), VolumeLinks::of_machine());
         engine.set_volume_devices(BlockDevices::start(&folder, links, threads.clone(), log));

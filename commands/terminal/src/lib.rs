@@ -21,6 +21,7 @@ pub mod daemon;
 pub mod failure;
 pub mod interval;
 pub mod json;
+pub mod keyboard;
 pub mod number;
 pub mod options;
 pub mod output;
