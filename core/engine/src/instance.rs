@@ -153,6 +153,21 @@ impl Instance {
         self.state.join("nfs-clients")
     }
 
+    /// The tokens by which browsers log in to the page.
+    pub fn web_tokens(&self) -> PathBuf {
+        self.state.join("web-tokens")
+    }
+
+    /// The address of the page, while it is served.
+    pub fn web_address(&self) -> PathBuf {
+        self.run.join("web-address")
+    }
+
+    /// Worksheets of Analytics that were saved on the page.
+    pub fn worksheets(&self) -> PathBuf {
+        self.state.join("worksheets.json")
+    }
+
     /// The daemon's log.
     pub fn log(&self) -> PathBuf {
         self.state.join("tarnd.log")

@@ -19,7 +19,7 @@ pub mod admission;
 pub mod client;
 pub mod handover;
 mod openapi;
-mod patient;
+pub mod patient;
 pub mod server;
 
 pub use openapi::description;

@@ -1,4 +1,5 @@
-//! Connections to the control socket: which are admitted, and how long the daemon waits for them.
+//! Connections of callers: which are admitted to the control socket, and how long the daemon waits
+//! for any of them.
 //!
 //! # Mechanism
 //! The [`Gate`] takes connections while there is room for their users, and tells others so. A
@@ -21,8 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long a request may take to come, from the connection or from the answer before. A command
-/// sends it at once.
+/// How long a request of a command may take to come, from the connection or from the answer before.
+/// A command sends it at once.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 
 /// How long an answer may lie in the socket without being read.
@@ -63,10 +64,10 @@ impl Gate {
 }
 
 impl Listener for Gate {
-    type Io = Patient;
+    type Io = Patient<UnixStream, Room>;
     type Addr = ();
 
-    async fn accept(&mut self) -> (Patient, ()) {
+    async fn accept(&mut self) -> (Patient<UnixStream, Room>, ()) {
         loop {
             let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
@@ -128,14 +129,14 @@ async fn tell_no_room(mut stream: UnixStream, uid: u32) -> std::io::Result<()> {
 
 /// What is known of the calls on a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub struct Calls {
     begun: AtomicU64,
     under_way: AtomicUsize,
 }
 
 impl Calls {
     /// A whole request has come; it is under way until what this gives is dropped.
-    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+    pub fn begin(self: &Arc<Self>) -> UnderWay {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(self.clone())
@@ -143,7 +144,7 @@ impl Calls {
 }
 
 /// A call is under way.
-pub(crate) struct UnderWay(Arc<Calls>);
+pub struct UnderWay(Arc<Calls>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -151,10 +152,11 @@ impl Drop for UnderWay {
     }
 }
 
-/// A connection for which the daemon does not wait for ever.
-pub(crate) struct Patient {
-    stream: UnixStream,
-    room: Arc<Room>,
+/// A connection for which the daemon does not wait for ever: its stream, and its place among the
+/// connections that may be open.
+pub struct Patient<S, R> {
+    stream: S,
+    room: Arc<R>,
     calls: Arc<Calls>,
     calls_seen: u64,
     request_max: Duration,
@@ -162,8 +164,9 @@ pub(crate) struct Patient {
     answer: Limit,
 }
 
-impl Patient {
-    fn new(stream: UnixStream, room: Room, request_max: Duration) -> Patient {
+impl<S, R> Patient<S, R> {
+    /// Of a connection whose requests come to their end within `request_max`.
+    pub fn new(stream: S, room: R, request_max: Duration) -> Patient<S, R> {
         Patient {
             stream,
             room: Arc::new(room),
@@ -175,15 +178,18 @@ impl Patient {
         }
     }
 
-    pub(crate) fn stream(&self) -> &UnixStream {
+    /// The stream.
+    pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    pub(crate) fn room(&self) -> Arc<Room> {
+    /// The place, for what runs on when the connection has ended.
+    pub fn room(&self) -> Arc<R> {
         self.room.clone()
     }
 
-    pub(crate) fn calls(&self) -> Arc<Calls> {
+    /// What is known of its calls.
+    pub fn calls(&self) -> Arc<Calls> {
         self.calls.clone()
     }
 }
@@ -207,7 +213,7 @@ impl Limit {
     }
 }
 
-impl AsyncRead for Patient {
+impl<S: AsyncRead + Unpin, R> AsyncRead for Patient<S, R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -227,7 +233,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl Patient {
+impl<S, R> Patient<S, R> {
     /// Heeds what came of an attempt to write.
     fn heed<T>(
         &mut self,
@@ -245,7 +251,7 @@ impl Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl<S: AsyncWrite + Unpin, R> AsyncWrite for Patient<S, R> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

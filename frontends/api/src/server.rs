@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::IncomingStream;
 use axum::{Json, Router};
+use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
 use tarn_administration::administration::{Administration, Call};
@@ -18,7 +19,7 @@ use tarn_administration::messages::{
     Caller, Done, Envelope, Refusal, RefusalKind, analytics, dataset, delegation, pool, statistics,
 };
 use tarn_engine::{Presence, groups_of_peer};
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 
 /// What the server needs to answer.
 #[derive(Clone)]
@@ -50,17 +51,24 @@ impl Control {
     }
 }
 
-/// Peer credentials of a connection.
+/// The sender of a request: by the credentials of the connection's peer, or as a front end has
+/// found by other means. The routes find it as [`ConnectInfo`] among the request's extensions.
 #[derive(Debug, Clone)]
-struct Peer {
-    uid: u32,
-    gid: u32,
-    groups: Vec<u32>,
-    pid: u32,
-    is_known: bool,
-    /// The connection's place among those that may be open.
-    room: Arc<Room>,
-    calls: Arc<Calls>,
+pub struct Peer {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Other groups.
+    pub groups: Vec<u32>,
+    /// Process id; 0 where there is none on this machine.
+    pub pid: u32,
+    /// One that is not known may only read.
+    pub is_known: bool,
+    /// The connection's place among those that may be open: kept while an operation runs.
+    pub room: Arc<dyn Any + Send + Sync>,
+    /// The calls on the connection.
+    pub calls: Arc<Calls>,
 }
 
 impl Connected<IncomingStream<'_, Gate>> for Peer {
@@ -71,7 +79,7 @@ impl Connected<IncomingStream<'_, Gate>> for Peer {
 
 impl Peer {
     /// Reads the credentials the kernel noted when the peer connected.
-    fn of(connection: &Patient) -> Self {
+    fn of(connection: &Patient<UnixStream, Room>) -> Self {
         let credentials = connection.stream().peer_cred().ok();
         let pid = credentials.and_then(|peer| u32::try_from(peer.pid()?).ok());
         Peer {
@@ -128,8 +136,9 @@ async fn serve_at(
 
 macro_rules! routes {
     ($($path:literal $method:ident: $request:ty => $reply:ty, $summary:literal;)*) => {
-        /// All routes.
-        fn router(control: Control) -> Router {
+        /// A route for each operation below `/v1/`, and the description. They find the sender of a
+        /// request as [`ConnectInfo`] of a [`Peer`] among its extensions.
+        pub fn router(control: Control) -> Router {
             Router::new()
                 .route("/v1/openapi.json", get(|| async { Json(crate::description()) }))
                 $(.route(concat!("/v1/", $path), post($method)))*

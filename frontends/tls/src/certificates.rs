@@ -153,7 +153,7 @@ impl TlsServer {
     }
 
     /// What the next handshake uses: the files as they are now, if they can be used.
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+    pub fn config(&self) -> Arc<ServerConfig> {
         // A thread that panicked under the lock left the configuration as it was.
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = self.files.stamps();
