@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::debian_packages::install_missing;
 use crate::workspace::{Outcome, Steps, cargo, duration, output, run};
-use crate::{build, conformance, demo, fuzz, golden, hostile, oracle, scale, sim, tidy};
+use crate::{build, conformance, demo, fuzz, golden, hostile, oracle, scale, sim, tidy, web_page};
 use serde_json::Value;
 
 /// Programs the steps start, and the Debian package each is in.
@@ -43,6 +43,7 @@ pub fn ci() -> Outcome {
         run(&mut cargo(&lints))
     });
     steps.run("tidy", || tidy::tidy(&tidy::Arguments::default()));
+    steps.run("page for browsers", web_page::check_where_node_is);
     steps.run("tests", tests);
     steps.run("hostile, small budget", hostile::small);
     steps.run("fuzz, small budget", fuzz::small);

@@ -24,6 +24,7 @@ mod servers;
 mod sim;
 mod streams;
 mod tidy;
+mod web_page;
 mod workspace;
 
 use std::process::ExitCode;
@@ -69,6 +70,8 @@ enum Task {
     Conformance(conformance::Arguments),
     /// Make a Debian package of the programs, with units for systemd, man pages and completions
     Package(package::Arguments),
+    /// Make the page for browsers from its TypeScript, or check that it is what that gives
+    Page(web_page::Arguments),
     /// Run one of OpenZFS's own programs, unpacked and not installed
     #[command(disable_help_flag = true)]
     Openzfs {
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Task::Oracle(arguments) => oracle::oracle(&arguments),
         Task::Conformance(arguments) => conformance::conformance(&arguments),
         Task::Package(arguments) => package::package(&arguments),
+        Task::Page(arguments) => web_page::page(&arguments),
         Task::Openzfs { program, arguments } => openzfs(&program, &arguments),
     };
     match outcome {

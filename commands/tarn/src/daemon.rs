@@ -17,7 +17,7 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:n:f:l:d:b:t:e:k:a:y:z:",
+    short: ":jc:n:f:l:d:b:t:e:k:a:y:z:w:u:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
@@ -34,6 +34,8 @@ const START: Grammar = Grammar {
         ("nfs-lease", "l"),
         ("nfs-domain", "d"),
         ("block-devices", "b"),
+        ("web", "w"),
+        ("web-name", "u"),
     ],
 };
 
@@ -171,6 +173,8 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
             "k" => handed_on.push(format!("--tls-key={}", absolute(&value)?)),
             "a" => handed_on.push(format!("--tls-client-ca={}", absolute(&value)?)),
             "b" => handed_on.push(format!("--block-devices={value}")),
+            "w" => handed_on.push(format!("--web={value}")),
+            "u" => handed_on.push(format!("--web-name={value}")),
             flag => handed_on.push(format!("--{flag}")),
         }
     }
@@ -251,6 +255,8 @@ mod tests {
                 "--no-admin-snapshot"
             ]
         );
+        let (_, handed_on) = options(&["--web", "off", "--web-name=nas"]).unwrap();
+        assert_eq!(handed_on, ["--web=off", "--web-name=nas"]);
         let (_, handed_on) = options(&["--tls-key=/etc/key", "--nbd-tls", "on"]).unwrap();
         assert_eq!(handed_on, ["--tls-key=/etc/key", "--nbd-tls=on"]);
         let (_, handed_on) = options(&["-c512M", "--let-processors-sleep"]).unwrap();

@@ -7,6 +7,7 @@
 //! - `top`: the same as a picture that goes on; `top_picture`, `heat_map`, `hit_plot`: its parts
 //! - `daemon`: starting and stopping it by hand
 //! - `iscsi`: targets, sessions, initiators and the portal
+//! - `web`: where the page for browsers is, and the tokens to log in
 //! - `version`: the version of Tarn
 
 mod analytics;
@@ -23,6 +24,7 @@ mod slow;
 mod top;
 mod top_picture;
 mod version;
+mod web;
 
 use tarn_terminal::failure::complain;
 use tarn_terminal::program::{BLANK, Program, Subcommand, text_of};
@@ -47,7 +49,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
 \t    [--nfs-keytab file]\n\
 \t    [--nbd-listen address:port] ...\n\
 \t    [--tls-certificate file --tls-key file [--tls-client-ca file]]\n\
-\t    [--nbd-tls off|on|require|verify] [--block-devices loop|none]\n",
+\t    [--nbd-tls off|on|require|verify] [--block-devices loop|none]\n\
+\t    [--web address:port|off] [--web-name name] ...\n",
         run: Some(daemon::start),
     },
     Subcommand {
@@ -82,6 +85,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "iscsi",
         usage: iscsi::USAGE,
         run: Some(iscsi::run),
+    },
+    BLANK,
+    Subcommand {
+        name: "web",
+        usage: web::USAGE,
+        run: Some(web::run),
     },
 ];
 
@@ -120,6 +129,8 @@ fn notes(subcommand: &str) -> String {
 \t                        show a certificate, too\n\
 \t--block-devices loop|none\n\
 \t                        whether volumes are block devices below /dev/zvol\n\
+\t--web address:port|off  where the page for browsers is served; 127.0.0.1:8470 unless given\n\
+\t--web-name name         a name by which browsers reach it\n\
 \nThe command ends when the daemon answers, with its pools imported and mounted. One that\n\
 runs already is no error, unless options are given.\n\
 \nExit codes: 0 it runs, 1 it does not, 2 wrong usage.\n"
@@ -136,6 +147,7 @@ is told), 2 wrong usage.\n"
         "slow" => slow::NOTES.to_string(),
         "top" => top::NOTES.to_string(),
         "analytics" => analytics::NOTES.to_string(),
+        "web" => web::NOTES.to_string(),
         "kstat" => "\n\
 \t-c class  only groups of this class: misc or table\n\
 \t-j        JSON, one array a line\n\
@@ -208,5 +220,9 @@ mod tests {
         assert_eq!(code(&["tarn", "iscsi", "frobnicate"]), 2);
         assert_eq!(code(&["tarn", "iscsi", "add"]), 2);
         assert_eq!(code(&["tarn", "iscsi", "known-only", "maybe"]), 2);
+        assert_eq!(code(&["tarn", "help", "web"]), 0);
+        assert_eq!(code(&["tarn", "web"]), 2);
+        assert_eq!(code(&["tarn", "web", "frobnicate"]), 2);
+        assert_eq!(code(&["tarn", "web", "token", "-x"]), 2);
     }
 }

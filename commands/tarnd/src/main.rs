@@ -19,6 +19,7 @@ mod event_programs;
 mod host;
 mod lock;
 mod serve;
+mod web;
 
 use clap::Parser;
 use serve::ServeError;
@@ -30,6 +31,7 @@ use tarn_engine::caller::{self, StartedBy};
 use tarn_engine::instance::Instance;
 use tarn_nbd::TlsUse;
 use tarn_tls::{CertificateFiles, ClientCertificates};
+use web::Web;
 
 /// Threads of all layers take and give back blocks of 128 KiB and small structures alike, millions
 /// a second. The C library's allocator grows each thread's heap page by page, with a system call
@@ -104,6 +106,15 @@ struct Arguments {
     /// certificate, too (verify); 'on' where there is a certificate, unless given
     #[arg(long, value_name = "WHICH", value_parser = ["off", "on", "require", "verify"])]
     nbd_tls: Option<String>,
+    /// Serve the page for browsers at this address, or not at all (off); as the environment
+    /// variable TARN_WEB says, unless given, and else at 127.0.0.1:8470. Addresses that other
+    /// machines reach need a certificate
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    web: Option<String>,
+    /// A name by which browsers reach the page, beside its address and localhost; may be given
+    /// several times
+    #[arg(long, value_name = "NAME", value_parser = parse_domain)]
+    web_name: Vec<String>,
 }
 
 /// Exit code of a daemon that was told to stop and could not store everything. It differs from that
@@ -156,6 +167,11 @@ fn main() -> ExitCode {
                 Ok(makes_them) => makes_them,
                 Err(why) => return failed(&why),
             },
+            web: match web_of(arguments.web) {
+                Ok(web) => web,
+                Err(why) => return failed(&why),
+            },
+            web_names: arguments.web_name,
         };
         match serve::run(&instance, options) {
             Err(error @ ServeError::NotStored) => {
@@ -231,6 +247,22 @@ fn makes_block_devices(given: Option<String>) -> Result<bool, String> {
     }
 }
 
+/// Where the page is served: the option, the environment, or the usual place, which may be taken.
+fn web_of(given: Option<String>) -> Result<Web, String> {
+    const VARIABLE: &str = "TARN_WEB";
+    let (name, chosen) = match (given, std::env::var(VARIABLE)) {
+        (Some(given), _) => ("--web", given),
+        (None, Ok(given)) => (VARIABLE, given),
+        (None, Err(_)) => return Ok(Web::Usual),
+    };
+    match chosen.as_str() {
+        "off" => Ok(Web::Off),
+        address => address.parse().map(Web::At).map_err(|_| {
+            format!("{name} '{address}' is no address with a port, as 127.0.0.1:8470, nor 'off'")
+        }),
+    }
+}
+
 /// A path as it is for any folder: the daemon leaves that of its caller, and reads files again.
 fn absolute(path: &str) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| error.to_string())
@@ -262,7 +294,7 @@ fn parse_analytics(text: &str) -> Result<serve::AnalyticsUse, String> {
     Ok(serve::AnalyticsUse::Within { bytes })
 }
 
-/// The domain of names of users.
+/// The domain of names of users, or the name of a machine.
 fn parse_domain(text: &str) -> Result<String, String> {
     match tarn_nfs::is_domain(text) {
         true => Ok(text.to_string()),
@@ -317,6 +349,16 @@ mod tests {
             let refused = parse_analytics(wrong).unwrap_err();
             assert!(refused.contains("'off' nor a size of 8M"), "{refused}");
         }
+    }
+
+    #[test]
+    fn the_page_is_served_at_an_address_or_not_at_all() {
+        let web = |given: &str| web_of(Some(given.to_owned()));
+        assert_eq!(web("off"), Ok(Web::Off));
+        let address = "[::1]:80".parse().unwrap();
+        assert_eq!(web("[::1]:80"), Ok(Web::At(address)));
+        let refused = web("localhost").unwrap_err();
+        assert!(refused.contains("127.0.0.1:8470"), "{refused}");
     }
 
     #[test]

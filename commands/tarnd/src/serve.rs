@@ -3,6 +3,7 @@
 use crate::event_programs;
 use crate::host::{self, IdentityError};
 use crate::lock::{self, LockError};
+use crate::web::{Page, Web};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -75,6 +76,9 @@ pub enum ServeError {
         /// The system's error.
         cause: std::io::Error,
     },
+    /// The page cannot be served.
+    #[error(transparent)]
+    Web(#[from] tarn_web::BindError),
     /// TLS cannot be served.
     #[error("cannot serve TLS: {0}")]
     Tls(#[from] TlsError),
@@ -108,6 +112,10 @@ pub struct Options {
     pub nbd_addresses: Vec<SocketAddr>,
     /// The certificate of the server, where it has one.
     pub tls: Option<TlsOptions>,
+    /// Where the page is served.
+    pub web: Web,
+    /// Names by which browsers reach it.
+    pub web_names: Vec<String>,
 }
 
 /// Whether records of operations are kept.
@@ -175,6 +183,10 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
             tls.nbd.map(of_nbd).transpose()?
         }
     };
+    let page = {
+        let files = options.tls.as_ref().map(|tls| &tls.files);
+        Page::new(options.web, options.web_names, files, log)?
+    };
     let nbd_addresses = options.nbd_addresses;
     let makes_block_devices = options.makes_block_devices;
     let analytics = options.analytics;
@@ -212,10 +224,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         nbd.offer_tls(tls, tls_use);
     }
     let served = match listen_for_volumes(&nbd, instance, &nbd_addresses) {
-        Ok(()) => answer(instance, engine.clone()).map_err(|cause| ServeError::Socket {
-            path: path.clone(),
-            cause,
-        }),
+        Ok(()) => answer(instance, engine.clone(), page),
         Err(error) => Err(error),
     };
     // Without the socket, new clients get an error at once instead of no answer.
@@ -289,27 +298,35 @@ fn end_on_broken_sync() {
 }
 
 /// Answers calls until a signal comes.
-fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
+fn answer(instance: &Instance, engine: Arc<Engine>, page: Page) -> Result<(), ServeError> {
+    let failed = |cause| ServeError::Socket {
+        path: instance.socket(),
+        cause,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         // A thread for each call that connections may make.
         .max_blocking_threads(OF_OTHERS_MAX + OF_OWNERS_MAX)
         .enable_all()
-        .build()?;
+        .build()
+        .map_err(failed)?;
     runtime.block_on(async {
-        // Opened first: a client that finds the control socket finds this one too.
-        let streams = listen(&instance.stream_socket())?;
-        let listener = listen(&instance.socket())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let _hangup = signal(SignalKind::hangup())?;
+        // Opened first: a client that finds the control socket finds the others too.
+        let page_listener = page.listen(instance).await?;
+        let streams = listen(&instance.stream_socket()).map_err(failed)?;
+        let listener = listen(&instance.socket()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let _hangup = signal(SignalKind::hangup()).map_err(failed)?;
         let stopping = engine.clone();
+        let (tell_stop, stop_of_page) = tokio::sync::oneshot::channel::<()>();
         let stop = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
             stopping.begin_to_stop();
+            let _ = tell_stop.send(());
         };
         let owner_uid = rustix::process::geteuid().as_raw();
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -318,7 +335,14 @@ fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
         });
         let administrator = Administrator::new(engine);
         let control = Control::new(administrator, owner_uid, descriptors);
-        serve(listener, streams, control, stop).await
+        let stop_of_page = async move {
+            let _ = stop_of_page.await;
+        };
+        let served_page = page.serve(page_listener, instance, control.clone(), stop_of_page);
+        let served_page = tokio::spawn(served_page);
+        let served = serve(listener, streams, control, stop).await;
+        let _ = served_page.await;
+        served.map_err(failed)
     })
 }
 

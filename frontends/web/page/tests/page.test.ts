@@ -1,0 +1,167 @@
+// What the page computes, without a browser: pictures, sums, worksheets.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Answer, Series } from "../src/contract";
+import { cellsWithin, domainOf, normalizer, placeOf, rasterize, valueAt } from "../src/heat-map";
+import { hitsAndMisses } from "../src/line-chart";
+import { groupColour, shade } from "../src/palettes";
+import { OTHER, Samples, percentile } from "../src/samples";
+import { bytes, duration, share, span } from "../src/units";
+import { TEMPLATES, decode, encode, parse, predicateOf, statementOf } from "../src/worksheet";
+
+const X = [
+  "#......#",
+  ".#....#.",
+  "..#..#..",
+  "...##...",
+  "...##...",
+  "..#..#..",
+  ".#....#.",
+  "#......#",
+];
+
+function answer(some: Partial<Answer>, columns: number): Answer {
+  const empty: Series = { sums: Array<number>(columns).fill(0), cells: [] };
+  return {
+    statement: "", title: "", source: "recorder", measure: "operations", from_ms: 5000, column_ms: 1000, columns,
+    states: Array<number>(columns).fill(2), dropped: 0, by: [], numeric: "latency", buckets: [], total: empty,
+    groups: [], other: empty, keys_found: 0, unranked: 0, ...some,
+  };
+}
+
+/** An answer that draws a picture: a bucket for each line, from the lowest. */
+function drawing(picture: string[]): Answer {
+  const columns = picture[0]!.length;
+  const buckets = picture.map((_, row) => [64 * 2 ** row, 64 * 2 ** (row + 1)] as [number, number]);
+  const sums = Array<number>(columns).fill(0);
+  const cells: number[] = [];
+  picture.forEach((line, row) => {
+    [...line].forEach((sign, column) => {
+      if (sign !== "#") return;
+      cells.push(column, picture.length - 1 - row, 3);
+      sums[column]! += 3;
+    });
+  });
+  return answer({ buckets, total: { sums, cells } }, columns);
+}
+
+test("a known bitmap of operations is drawn as that picture", () => {
+  const samples = new Samples();
+  samples.reset(drawing(X));
+  const domain = { low: 64, high: 64 * 2 ** 8, scale: "log" as const };
+  const raster = rasterize(samples.columns, 1000, 5000, 13000, 8, domain, [], new Set());
+  const drawn = X.map((_, row) => X.map((_, column) => (raster.total[(7 - row) * 8 + column]! > 0.5 ? "#" : ".")).join(""));
+  assert.deepEqual(drawn, X);
+  const sum = raster.total.reduce((all, one) => all + one, 0);
+  assert.ok(Math.abs(sum - 3 * 16) < 1e-3, `${sum}`);
+});
+
+test("a bucket is spread over the rows that it overlaps", () => {
+  const samples = new Samples();
+  samples.reset(answer({ buckets: [[0, 100]], total: { sums: [8], cells: [0, 0, 8] } }, 1));
+  const domain = { low: 0, high: 200, scale: "linear" as const };
+  const raster = rasterize(samples.columns, 1000, 5000, 6000, 4, domain, [], new Set());
+  assert.deepEqual([...raster.total], [4, 4, 0, 0]);
+});
+
+test("layers, the rest and what is excluded add up", () => {
+  const series = (counts: number[]): Series => ({ sums: [counts[0]! + counts[1]!], cells: [0, 0, counts[0]!, 0, 1, counts[1]!] });
+  const group = (key: string, counts: number[]) => ({ key: [key], ids: [key], sum: 0, series: series(counts) });
+  const samples = new Samples();
+  samples.reset(answer({
+    by: ["client"], buckets: [[1, 2], [2, 4]], total: series([10, 10]),
+    groups: [group("a", [4, 1]), group("b", [2, 2])], other: series([4, 7]),
+  }, 1));
+  const domain = { low: 1, high: 4, scale: "log" as const };
+  const layers = [{ key: "a", colour: groupColour("a", 0) }];
+  const raster = rasterize(samples.columns, 1000, 5000, 6000, 2, domain, layers, new Set(["b"]));
+  assert.deepEqual([...raster.grids[0]!], [4, 1]);
+  assert.deepEqual([...raster.grids[1]!], [4, 7]);
+  assert.deepEqual([...raster.total], [8, 8]);
+  assert.deepEqual(samples.sums(5000, 6000).map((one) => one.key), ["a", "b", OTHER]);
+});
+
+test("news replace the open column, and old columns go", () => {
+  const samples = new Samples();
+  const of = (from: number, sums: number[], states: number[]): Answer =>
+    answer({ from_ms: from, states, total: { sums, cells: [] } }, sums.length);
+  samples.reset(of(5000, [1, 2, 3], [2, 2, 1]));
+  assert.equal(samples.end(), 7000);
+  samples.join(of(7000, [9, 4], [2, 1]));
+  assert.deepEqual(samples.columns.map((one) => one.total.sum), [1, 2, 9, 4]);
+  samples.forgetBefore(7000);
+  assert.deepEqual(samples.columns.map((one) => one.at), [7000, 8000]);
+});
+
+test("a scale finds its way back, and crops what is rare and high", () => {
+  for (const scale of ["log", "linear"] as const) {
+    const domain = { low: 10, high: 1e6, scale };
+    for (const value of [10, 999, 123456, 1e6]) assert.ok(Math.abs(valueAt(domain, placeOf(domain, value)) - value) < 1e-3 * value);
+  }
+  const samples = new Samples();
+  samples.reset(answer({ buckets: [[100, 110], [1e9, 1.1e9]], total: { sums: [1000], cells: [0, 0, 999, 0, 1, 1] } }, 1));
+  assert.ok(domainOf(samples.columns, "log", 0).high > 1e9);
+  assert.ok(domainOf(samples.columns, "log", 0.01).high < 500);
+});
+
+test("strength is by rank, by logarithm or in proportion", () => {
+  const total = Float32Array.of(0, 1, 2, 1000);
+  const at = (normal: "rank" | "log" | "linear"): number[] => [1, 2, 1000].map(normalizer(total, normal)).map((one) => Math.round(one * 100));
+  assert.deepEqual(at("rank"), [33, 67, 100]);
+  assert.deepEqual(at("linear"), [0, 0, 100]);
+  assert.deepEqual(at("log"), [10, 16, 100]);
+});
+
+test("a box counts the part of a bucket that lies in it", () => {
+  const samples = new Samples();
+  samples.reset(answer({ buckets: [[0, 10], [10, 20]], total: { sums: [30], cells: [0, 0, 10, 0, 1, 20] } }, 1));
+  const cells = cellsWithin(samples.columns, 5, 15);
+  assert.deepEqual(cells.map((cell) => cell.count), [5, 10]);
+  assert.equal(percentile(cells, 0.5), 20);
+  assert.equal(percentile(cells, 0.3), 10);
+});
+
+test("hits and misses of a column are told by the causes of operations", () => {
+  const column = { at: 0, state: 2, total: { sum: 9, cells: [] }, groups: new Map(
+    [["cache_hit", 5], ["second_level", 1], ["disk", 2], ["none", 1]].map(([key, sum]) => [key as string, { sum: sum as number, cells: [] }])) };
+  assert.deepEqual(hitsAndMisses(column), [6, 2]);
+});
+
+test("a worksheet comes back from its link, and other texts do not", () => {
+  for (const make of Object.values(TEMPLATES)) {
+    const sheet = make();
+    sheet.name = "Freitag: öfter ≥ 1 ms";
+    const back = decode(encode(sheet))!;
+    assert.deepEqual({ ...back, rows: back.rows.map(({ id: _, ...row }) => row) }, { ...sheet, rows: sheet.rows.map(({ id: _, ...row }) => row) });
+  }
+  for (const text of ["", "x", "%%%", btoa("{}"), btoa('{"rows":[{}]}'), btoa("null")]) assert.equal(decode(text), undefined);
+  assert.equal(parse({ rows: Array(41).fill({ statistic: "nfs.ops" }) }), undefined);
+});
+
+test("statements and filters are those of the server", () => {
+  const row = TEMPLATES["NFS latency by cause"]!().rows[0]!;
+  assert.equal(statementOf(row), "nfs.ops[cause]:latency");
+  assert.equal(statementOf({ ...row, view: "tree" }, "file"), "nfs.ops[file]");
+  assert.equal(predicateOf([]), undefined);
+  const read = { field: "op", operator: "eq" as const, value: "read" };
+  assert.deepEqual(predicateOf([read]), { eq: ["op", "read"] });
+  assert.deepEqual(predicateOf([read, { field: "latency", operator: "ge", value: 5 }]), { and: [{ eq: ["op", "read"] }, { ge: ["latency", 5] }] });
+});
+
+test("numbers are as people read them", () => {
+  assert.equal(bytes(1536), "1.5K");
+  assert.equal(duration(8_200_000), "8.2 ms");
+  assert.equal(span(3661), "1 h 1 min");
+  assert.equal(share(1, 3), "33.3 %");
+  assert.equal(share(1, 1e9), "<0.01 %");
+  assert.equal(share(0, 0), "–");
+});
+
+test("more is darker on paper and brighter in the dark", () => {
+  const light = (colour: number[]): number => colour.reduce((sum, one) => sum + one, 0);
+  for (const palette of ["orange", "viridis", "cividis", "inferno", "grey"] as const) {
+    assert.ok(light(shade(palette, 0.1, false)) > light(shade(palette, 1, false)), palette);
+    assert.ok(light(shade(palette, 0.1, true)) < light(shade(palette, 1, true)), palette);
+  }
+});
