@@ -1,7 +1,7 @@
 //! Keys of a terminal, one by one, while a picture is shown.
 //!
-//! A [`Keyboard`] switches the terminal to raw input and to its other screen, and switches both back
-//! when it is dropped: also when the command fails.
+//! A [`Keyboard`] switches the terminal to raw input and to its other screen, and switches both
+//! back when it is dropped: also when the command fails.
 
 use crate::output;
 use rustix::event::{PollFd, PollFlags, poll};

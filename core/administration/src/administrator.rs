@@ -1,6 +1,7 @@
 //! The administrator: carries out commands on an engine, with the state that commands share.
 
-use crate::analytics::{Instrumented, WallClock};
+use crate::analytics::instrumented::Instrumented;
+use crate::analytics::wall_clock::WallClock;
 use crate::datasets::{Watched, WatchedReceive};
 use crate::messages::pool::PoolDescription;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use crate::administration::{Administration, Call};
 use crate::administrator::Administrator;
-use crate::analytics::catalogue;
+use crate::analytics::catalogue::catalogue;
 use crate::messages::{Changed, Done, Refusal, analytics, dataset, delegation, pool, statistics};
 use tarn_probe::{Operation, Outcome};
 

@@ -1,4 +1,4 @@
-//! Paths of files that were shown to someone: what a file was called remains known when it is gone.
+//! Paths of files that were shown: what a file was called remains known when it is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 use tarn_probe::DatasetId;

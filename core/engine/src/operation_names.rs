@@ -8,6 +8,11 @@ use tarn_probe::{
     ClientId, DatasetId, FrontEnd, NamedClient, Operation, named_clients, named_datasets,
 };
 
+/// The user of requests that name none: calls of NFS without credentials, and requests of mounts
+/// for which Linux names no user, which are most.
+const NO_USER: u32 = u32::MAX;
+const NO_USER_NAME: &str = "unknown";
+
 /// Names of users that are kept; beyond it all are looked up anew.
 pub(crate) const USERS_MAX: usize = 4096;
 
@@ -57,9 +62,11 @@ impl Engine {
 
     /// A user's name may be that of a client of mounts, too.
     fn add_account(&self, names: &mut ValueNames, clients: &[NamedClient], name: &str) {
-        let Some(uid) = self.host.find_account(AccountKind::User, name) else {
-            return;
+        let found = match name {
+            NO_USER_NAME => Some(NO_USER),
+            name => self.host.find_account(AccountKind::User, name),
         };
+        let Some(uid) = found else { return };
         names.add_user(uid, name);
         let number = uid.to_string();
         let of_mounts = clients
@@ -101,6 +108,9 @@ impl Engine {
 
     /// The name of a user of this machine. Asks the system once.
     fn user_name(&self, uid: u32) -> Option<String> {
+        if uid == NO_USER {
+            return Some(NO_USER_NAME.to_owned());
+        }
         if let Some(known) = self.known_users.lock().get(&uid) {
             return known.clone();
         }

@@ -107,6 +107,7 @@ impl Table {
     fn push(&mut self, front_end: FrontEnd, name: &str) -> ClientId {
         let count = u32::try_from(self.clients.len()).expect("front ends have few numbers");
         let id = ClientId(ClientId::FIRST_FREE.0 + count);
+        assert!(id != ClientId::INTERNAL, "numbers are not given twice");
         self.clients.push(NamedClient {
             id,
             front_end,

@@ -12,10 +12,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::record::DatasetId;
-
 /// Datasets that are known: some 16 MiB.
 const DATASETS_MAX: usize = 65_536;
+
+/// A dataset, numbered when its statistics are registered; not an id of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct DatasetId(pub u32);
+
+impl DatasetId {
+    /// No dataset in particular.
+    pub const NONE: DatasetId = DatasetId(0);
+}
 
 /// Where a dataset is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,6 +110,10 @@ impl Table {
         if self.by_id.len() > DATASETS_MAX {
             self.forget_one();
         }
+        assert!(
+            self.by_id.contains_key(&id),
+            "it is served, so it is not forgotten"
+        );
         id
     }
 

@@ -40,14 +40,12 @@ mod vdev_statistics;
 
 pub use client_table::{FrontEnd, NamedClient, add_client_alias, client_number, named_clients};
 pub use dataset_table::{
-    DatasetPlace, NamedDataset, dataset_number, named_dataset, named_datasets,
+    DatasetId, DatasetPlace, NamedDataset, dataset_number, named_dataset, named_datasets,
 };
 pub use histogram::{BUCKET_COUNT, Histogram, HistogramSnapshot, SUB_BITS};
 pub use kind::{OperationKind, Outcome, Protocol, Stage};
 pub use operation::{Clock, HolderId, Operation, StageTimer, What, Who};
-pub use record::{
-    ClientId, DatasetId, OperationRecord, RECORD_BYTES, pack_stage_ns, unpack_stage_ns,
-};
+pub use record::{ClientId, OperationRecord, RECORD_BYTES, pack_stage_ns, unpack_stage_ns};
 pub use recorder::{Collector, Recorder, RecorderTotals, recorder};
 pub use registry::{Counter, Gauge, Instance, Registry, Snapshot, Value, registry};
 pub use statistics::{DatasetStatistics, KindStatistics, OperationStatistics, UnlinkedCounts};

@@ -6,8 +6,9 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
+use crate::dataset_table::DatasetId;
 use crate::kind::{OperationKind, Outcome, Protocol, Stage};
-use crate::record::{ClientId, DatasetId, OperationRecord};
+use crate::record::{ClientId, OperationRecord};
 use crate::recorder::recorder;
 use crate::statistics::OperationStatistics;
 

@@ -10,6 +10,7 @@
 //! exact up to 134 ms; a stage has 11, which is within 0.1 %. Both reach beyond any latency that
 //! can happen.
 
+use crate::dataset_table::DatasetId;
 use crate::kind::{OperationKind, Outcome, Protocol, Stage};
 use crate::operation::{What, Who};
 
@@ -27,15 +28,6 @@ impl ClientId {
     pub const ADMINISTRATION: ClientId = ClientId(1);
     /// The first number a front end may give.
     pub const FIRST_FREE: ClientId = ClientId(16);
-}
-
-/// A dataset, numbered when its statistics are registered; not an id of the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct DatasetId(pub u32);
-
-impl DatasetId {
-    /// No dataset in particular.
-    pub const NONE: DatasetId = DatasetId(0);
 }
 
 /// A finished operation.

@@ -299,8 +299,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset_table::DatasetId;
     use crate::operation::{What, Who};
-    use crate::record::DatasetId;
 
     fn numbered(object: u64) -> OperationRecord {
         let what = What::plain(OperationKind::Lookup, DatasetId::NONE, object);

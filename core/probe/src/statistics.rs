@@ -7,10 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::dataset_table::{self, DatasetPlace};
+use crate::dataset_table::{self, DatasetId, DatasetPlace};
 use crate::histogram::{Histogram, HistogramSnapshot, Writers};
 use crate::kind::{OperationKind, Outcome};
-use crate::record::{DatasetId, OperationRecord};
+use crate::record::OperationRecord;
 use crate::registry::{Instance, Registry, Value};
 
 /// What is counted for one kind of operation. How many there were and how many bytes follows from

@@ -2,6 +2,7 @@
 
 use super::answering::KEYS_MAX;
 use super::asked_statement::invalid;
+use super::instrumented::Instrumented;
 use super::told_answer::wide;
 use crate::administration::Call;
 use crate::administrator::Administrator;
@@ -22,13 +23,6 @@ const SECONDS_MAX: u64 = 3600;
 /// Seconds of a reply when no other begin is asked for.
 const USUAL_SECONDS: u64 = 60;
 const SECOND_NS: u64 = 1_000_000_000;
-
-/// What an instrumentation was asked for.
-#[derive(Debug, Clone)]
-pub(crate) struct Instrumented {
-    statement: Statement,
-    keys: u32,
-}
 
 impl Administrator {
     /// Begins to count.

@@ -9,20 +9,17 @@
 //! - `recorder_state`, `catalogue`: what is kept, and what can be asked
 //! - `wall_clock`: the time of day of operations
 //!
-//! # Who may ask
+//! # Permissions
 //! Answers have names of clients, users and files, which are personal data: root and the daemon's
 //! user get them, others are refused. What is kept and what can be asked, all may know.
 
 mod answering;
 mod asked_statement;
-mod catalogue;
+pub(crate) mod catalogue;
 mod happened;
+pub(crate) mod instrumented;
 mod instrumenting;
 mod listing_operations;
 mod recorder_state;
 mod told_answer;
-mod wall_clock;
-
-pub(crate) use catalogue::catalogue;
-pub(crate) use instrumenting::Instrumented;
-pub(crate) use wall_clock::WallClock;
+pub(crate) mod wall_clock;
