@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use support::{Bench, call};
 use tarn_administration::administration::{Administration, Call};
 use tarn_administration::messages::analytics::{
@@ -17,6 +18,7 @@ use tarn_engine::files::{
     ClientId, Credentials, FrontEnd, HolderId, ObjectId, Operation, OperationKind, Protocol, Tree,
     Who, add_client_alias, client_number, monotonic_ns,
 };
+use tarn_probe::{DatasetId, OperationRecord, What};
 
 /// The rings are those of the process: one test at a time drains them.
 fn rings() -> MutexGuard<'static, ()> {
@@ -304,6 +306,78 @@ fn what_cannot_be_answered_is_refused_with_place_and_cure() {
             .to_string()
             .contains("take wider columns")
     );
+}
+
+/// A column of the picture is a column of the heat map, a row is one of its buckets.
+const PICTURE: [&str; 7] = [
+    "#####..###..####..#...#",
+    "..#...#...#.#...#.##..#",
+    "..#...#...#.#...#.##..#",
+    "..#...#####.####..#.#.#",
+    "..#...#...#.#.#...#..##",
+    "..#...#...#.#..#..#..##",
+    "..#...#...#.#...#.#...#",
+];
+
+/// Operations that draw a known picture come out as that picture, as the control interface and what
+/// is exported from it have it: cells by buckets, in columns of the time of day.
+#[test]
+fn a_known_bitmap_comes_out_as_that_picture() {
+    const FIRST_S: u64 = 50;
+    let _rings = rings();
+    let (bench, analytics) = bench(&[]);
+    let painter = client_number(FrontEnd::Nfs, "192.0.2.77");
+    let host = &bench.engine.host;
+    let unix_s = u64::try_from(host.unix_time().seconds).unwrap();
+    let first_s = unix_s - FIRST_S;
+    // The rows are an octave apart, from 64 us on.
+    let latency_ns = |row: usize| (64 << (6 - row)) * 1024;
+    let ahead_s = unix_s - host.monotonic_ns() / 1_000_000_000;
+    let mut records = Vec::new();
+    for (column, _) in PICTURE[0].bytes().enumerate() {
+        let drawn = (0..7).filter(|row| PICTURE[*row].as_bytes()[column] == b'#');
+        for row in drawn {
+            let second = first_s + u64::try_from(column).unwrap() - ahead_s;
+            let what = What::plain(OperationKind::Read, DatasetId::NONE, 0);
+            let ended_ns = second * 1_000_000_000;
+            let started_ns = ended_ns - latency_ns(row);
+            let latency_ns = latency_ns(row);
+            let who = who(painter);
+            records.push(OperationRecord::new(
+                started_ns, latency_ns, &who, &what, 0, &[0; 8],
+            ));
+        }
+    }
+    analytics.take(&records);
+    let when = When {
+        from: Some(Duration::from_secs(first_s - 2).as_secs_f64()),
+        until: Some(Duration::from_secs(first_s + 25).as_secs_f64()),
+        last: None,
+    };
+    let request = Query::of("nfs.ops[client=192.0.2.77]:latency", when);
+    let answer = bench
+        .administrator
+        .analytics_query(&call(""), request)
+        .unwrap();
+    assert_eq!((answer.columns, answer.buckets.len()), (27, 7));
+    let mut drawn = vec![vec![b'.'; 27]; 7];
+    for cell in answer.total.cells.chunks(3) {
+        let [column, bucket] = [cell[0], cell[1]].map(|at| usize::try_from(at).unwrap());
+        assert_eq!(cell[2], 1);
+        assert!(answer.buckets[bucket][0] <= latency_ns(6 - bucket));
+        assert!(answer.buckets[bucket][1] > latency_ns(6 - bucket));
+        drawn[6 - bucket][column] = b'#';
+    }
+    let drawn: Vec<String> = drawn
+        .into_iter()
+        .map(|row| String::from_utf8(row).unwrap())
+        .collect();
+    // The clocks are not at the beginning of a second together: a column more or less on the left.
+    let left = drawn[0].find('#').unwrap();
+    assert!((1..=3).contains(&left), "{drawn:?}");
+    for (row, picture) in drawn.iter().zip(PICTURE) {
+        assert_eq!(&row[left..left + picture.len()], picture);
+    }
 }
 
 #[test]

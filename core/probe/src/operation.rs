@@ -158,7 +158,26 @@ impl Operation {
             operation: self,
             stage,
             started_ns: (self.clock)(),
+            others_ns: None,
         }
+    }
+
+    /// As [`stage`](Operation::stage), without the time that other stages take meanwhile: of the
+    /// intent log what its devices do not take, so that stages add up.
+    #[must_use = "the stage ends when the timer is dropped"]
+    pub fn stage_alone(&self, stage: Stage) -> StageTimer<'_> {
+        StageTimer {
+            operation: self,
+            stage,
+            started_ns: (self.clock)(),
+            others_ns: Some(self.others_ns(stage)),
+        }
+    }
+
+    /// The time that all stages but one have taken so far.
+    fn others_ns(&self, stage: Stage) -> u64 {
+        let others = Stage::ALL.iter().filter(|other| **other != stage);
+        others.map(|other| self.stage_ns(*other)).sum()
     }
 
     /// Adds time to a stage.
@@ -222,13 +241,20 @@ pub struct StageTimer<'a> {
     operation: &'a Operation,
     stage: Stage,
     started_ns: u64,
+    /// What other stages had taken, where their time does not count.
+    others_ns: Option<u64>,
 }
 
 impl Drop for StageTimer<'_> {
     fn drop(&mut self) {
         let now_ns = (self.operation.clock)();
-        self.operation
-            .add(self.stage, now_ns.saturating_sub(self.started_ns));
+        let others = self.others_ns.map(|before| {
+            let now = self.operation.others_ns(self.stage);
+            now.saturating_sub(before)
+        });
+        let took_ns = now_ns.saturating_sub(self.started_ns);
+        let own_ns = took_ns.saturating_sub(others.unwrap_or(0));
+        self.operation.add(self.stage, own_ns);
     }
 }
 
@@ -292,6 +318,22 @@ mod tests {
             (42, 8192, 4096)
         );
         assert_eq!((record.client, record.user), (ClientId(7), 1000));
+    }
+
+    #[test]
+    fn a_stage_alone_leaves_out_what_others_take_meanwhile() {
+        let operation = read_4k();
+        operation.add(Stage::Device, 70);
+        {
+            let _timer = operation.stage_alone(Stage::Log);
+            advance(100);
+            let _device = operation.stage(Stage::Device);
+            advance(40);
+        }
+        let record = operation.finish();
+        assert_eq!(record.stage_ns(Stage::Log), 100);
+        assert_eq!(record.stage_ns(Stage::Device), 110);
+        assert_eq!(record.latency_ns(), 140);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use tarn_analytics::{
     Analytics, Collected, ColumnState, Group, InstrumentationId, Key, LiveResults, LiveSecond,
-    Predicate, Statement, Tally,
+    Predicate, Tally,
 };
 use tarn_probe::Operation;
 
