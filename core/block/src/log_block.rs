@@ -31,7 +31,7 @@ use tarn_ondisk::compression::Compression;
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{AllocatedSize, Level, LogicalSize, PhysicalSize, Txg, VdevId};
-use tarn_probe::{Operation, Outcome, Stage};
+use tarn_probe::{Operation, Outcome};
 use tarn_space::{Admission, Allocation, Class, error::NoSpace};
 use tarn_transform::checksum::embedded;
 use tarn_transform::{ChecksumAlgorithm, checksum};
@@ -126,7 +126,6 @@ impl BlockIo {
         operation: &Operation,
     ) -> Result<(), WriteError> {
         operation.mark(Outcome::Log);
-        let _timer = operation.stage_alone(Stage::Log);
         let shapes = self.shapes();
         let mut writes: Vec<PhysicalWrite> =
             data.into_iter().flat_map(|placed| placed.writes).collect();

@@ -27,7 +27,7 @@ use tarn_host::lock::MutexGuard;
 use tarn_object::AssignError;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{ObjectId, Txg};
-use tarn_probe::Operation;
+use tarn_probe::{Operation, Stage};
 
 use crate::error::CommitError;
 use crate::log::{Durability, IntentLog, State};
@@ -71,6 +71,8 @@ impl IntentLog {
         objects: &[Option<ObjectId>],
         operation: &Operation,
     ) -> Result<(), CommitError> {
+        // Waits for the batches of others included, and without devices and groups.
+        let _timer = operation.stage_alone(Stage::Log);
         probes().commits.add(widen(objects.len()));
         let mut rest = self.commit_once(objects, operation)?;
         if rest.is_empty() {
