@@ -12,7 +12,7 @@
 //! # What records lack
 //! `lib.rs` lists the fields of the specification that need more than records have.
 
-use tarn_probe::{Outcome, Stage};
+use tarn_probe::{DeviceIo, DeviceNumber, IoPriority, Outcome, Protocol, Stage};
 
 use crate::column_batch::{Batch, Column, ColumnSet, has_outcome};
 
@@ -27,6 +27,10 @@ pub enum Field {
     Client,
     /// The user's numeric id.
     User,
+    /// Of a request to a device the device, as `probe` numbers them; of others none.
+    Device,
+    /// Of a request to a device its class; of others none.
+    Class,
     /// The dataset, as `probe` numbers them.
     Dataset,
     /// Dataset and object number.
@@ -144,11 +148,13 @@ impl Cause {
 }
 
 /// Fields that have one name, with other names that are accepted: those of Fishworks.
-const NAMED: [(Field, &[&str]); 15] = [
+const NAMED: [(Field, &[&str]); 17] = [
     (Field::Protocol, &["protocol", "version"]),
     (Field::Operation, &["op", "operation", "type", "command"]),
     (Field::Client, &["client", "initiator", "host"]),
     (Field::User, &["user", "uid"]),
+    (Field::Device, &["device", "disk", "vdev"]),
+    (Field::Class, &["class", "priority"]),
     (Field::Dataset, &["dataset", "share", "lun", "project"]),
     (Field::File, &["file", "filename", "path"]),
     (Field::Cause, &["cause", "hit/miss"]),
@@ -214,6 +220,9 @@ impl Field {
             Field::SlowestStage => Stage::ALL
                 .iter()
                 .fold(none, |set, stage| set.with(Column::Stage(*stage))),
+            Field::User | Field::Device | Field::Class => {
+                none.with(Column::User).with(Column::Protocol)
+            }
             other => none.with(other.column()),
         }
     }
@@ -224,7 +233,7 @@ impl Field {
             Field::Protocol => Column::Protocol,
             Field::Operation => Column::Kind,
             Field::Client => Column::Client,
-            Field::User => Column::User,
+            Field::User | Field::Device | Field::Class => Column::User,
             Field::Dataset | Field::File => Column::Dataset,
             Field::Cause
             | Field::Outcomes
@@ -245,7 +254,7 @@ impl Field {
         match self {
             Field::File => Some(Column::Object),
             Field::Cause | Field::Synchronous | Field::Sequential | Field::Failed => None,
-            Field::SlowestStage => None,
+            Field::SlowestStage | Field::User | Field::Device | Field::Class => None,
             other => Some(other.column()),
         }
     }
@@ -261,6 +270,10 @@ impl Field {
             Field::Sequential => is_marked(Outcome::Sequential),
             Field::Failed => is_marked(Outcome::Error),
             Field::SlowestStage => slowest_stage(batch, place),
+            Field::User | Field::Device | Field::Class => {
+                let is_device = number(Column::Protocol) == u64::from(Protocol::Device.number());
+                self.of_user(number(Column::User), is_device)
+            }
             other => number(other.column()),
         }
     }
@@ -274,6 +287,30 @@ impl Field {
             _ => number,
         }
     }
+}
+
+/// The class of what is no request to a device.
+pub(crate) const NO_CLASS: u64 = 255;
+
+impl Field {
+    /// What the place of the user means.
+    fn of_user(self, user: u64, is_device: bool) -> u64 {
+        if self == Field::User {
+            return if is_device { 0 } else { user };
+        }
+        let io = DeviceIo::of_user(u32::try_from(user).unwrap_or(u32::MAX));
+        match (self, is_device) {
+            (Field::Device, true) => io.device.number().into(),
+            (Field::Class, true) => io.class.map_or(NO_CLASS, class_number),
+            (Field::Class, false) => NO_CLASS,
+            _ => DeviceNumber::NONE.number().into(),
+        }
+    }
+}
+
+/// The number of a class.
+pub(crate) fn class_number(class: IoPriority) -> u64 {
+    u64::try_from(class.index()).expect("there are few classes")
 }
 
 fn slowest_stage(batch: &Batch, place: usize) -> u64 {

@@ -44,7 +44,6 @@
 //! - `arc.accesses`: a record of each access; an operation tells only which outcomes it had.
 //! - `zil.commits`: a record of each commit, with its log records and its batch.
 //! - `txg` by phase, dirty bytes and pass: a record of each phase; `txg_sync` is one operation.
-//! - `vdev.io`: a record of each request to a device. The histograms of `vdev` have no operation.
 //! - `zio.cpu`, `net.bytes`, `cpu`, `mem`: no operations, but samples of counters.
 //!
 //! # Knows nothing about

@@ -30,8 +30,9 @@ pub struct Statement {
     numeric: Option<Field>,
 }
 
-/// The protocols of each module; of `all`: any.
-pub(crate) const MODULES: [(&str, &[Protocol]); 11] = [
+/// The protocols of each module; of `all`: any, but for requests to devices, which are parts of
+/// operations. `io` is what Fishworks calls `vdev`.
+pub(crate) const MODULES: [(&str, &[Protocol]); 13] = [
     ("nfs", &[Protocol::Nfs3, Protocol::Nfs4]),
     ("nfs3", &[Protocol::Nfs3]),
     ("nfs4", &[Protocol::Nfs4]),
@@ -42,6 +43,8 @@ pub(crate) const MODULES: [(&str, &[Protocol]); 11] = [
     ("library", &[Protocol::Library]),
     ("control", &[Protocol::Control]),
     ("internal", &[Protocol::Internal]),
+    ("vdev", &[Protocol::Device]),
+    ("io", &[Protocol::Device]),
     ("all", &[]),
 ];
 
@@ -130,17 +133,25 @@ fn read_statistic(reader: &mut Reader<'_>) -> Result<Statement, PredicateError> 
         "wait" => Measure::WaitTime,
         _ => return Err(unknown()),
     };
-    let one_of = |field, values: Vec<&str>| match values.is_empty() {
-        true => Predicate::Always,
-        false => Predicate::Compare(Comparison {
+    let compare = |field, operator, values: Vec<&str>| {
+        Predicate::Compare(Comparison {
             field,
-            operator: Operator::In,
+            operator,
             values: values.into_iter().map(str::to_owned).collect(),
             place: place.clone(),
-        }),
+        })
     };
-    let protocols = protocols.iter().map(|protocol| protocol.name()).collect();
-    let of_module = one_of(Field::Protocol, protocols);
+    let one_of = |field, values| compare(field, Operator::In, values);
+    let of_module = match protocols {
+        [] => {
+            let device = Protocol::Device.name();
+            compare(Field::Protocol, Operator::NotEqual, vec![device])
+        }
+        some => {
+            let names = some.iter().map(|protocol| protocol.name());
+            one_of(Field::Protocol, names.collect())
+        }
+    };
     let of_measure = match measure {
         // Other kinds have sizes too, such as that of a directory's listing: no data.
         Measure::Bytes => {
@@ -178,12 +189,50 @@ mod tests {
         assert_eq!(statement.by, [Field::Cause]);
         assert_eq!(statement.numeric, Some(Field::Offset));
         let statement = Statement::parse("all.ops").unwrap();
-        assert_eq!(statement.predicate, Predicate::Always);
+        assert_eq!(statement.predicate.to_string(), "protocol!=device");
         let statement = Statement::parse("iscsi.bytes[initiator]").unwrap();
         assert_eq!(
             (statement.measure, statement.by),
             (Measure::Bytes, vec![Field::Client])
         );
+    }
+
+    #[test]
+    fn requests_to_devices_are_a_statistic_of_their_own() {
+        use crate::column_batch::{Batch, Mask};
+        use tarn_probe::{ClientId, DatasetId, HolderId, OperationRecord, Stage, What, Who};
+        let record = |protocol, user| {
+            let who = Who {
+                client: ClientId(20),
+                protocol,
+                user,
+                holder: HolderId::NONE,
+            };
+            let what = What::plain(OperationKind::Read, DatasetId(1), 7);
+            OperationRecord::new(0, 1000, &who, &what, 0, &[0; Stage::COUNT])
+        };
+        let mut names = crate::ValueNames::new();
+        let device = tarn_probe::device_number(0xdd, "/dev/disk/by-id/wwn-1");
+        names.add_device(device, "/dev/disk/by-id/wwn-1");
+        let class = u32::try_from(tarn_probe::IoPriority::Scrub.index()).unwrap();
+        let mut batch = Batch::new();
+        batch.push(&record(Protocol::Device, device.number() << 8 | class));
+        batch.push(&record(Protocol::Nfs3, 1000));
+        for (text, expected) in [
+            ("all.ops", 0b10),
+            ("vdev.ops", 0b01),
+            ("io.ops[disk=wwn-1][class=scrub]", 0b01),
+            ("vdev.ops[device=none]", 0b00),
+            ("all.ops[device=none][class=none][user=1000]", 0b10),
+            ("vdev.ops[client=#20][file=#1:7][user=0]", 0b01),
+        ] {
+            let statement = Statement::parse(text).unwrap();
+            let meant = statement.predicate.compile(&names).unwrap();
+            let mut found = 0;
+            let mask = meant.mask(&batch, Mask::first(batch.len()));
+            mask.for_each(|place| found |= 1 << place);
+            assert_eq!(found, expected, "{text}");
+        }
     }
 
     #[test]

@@ -45,6 +45,7 @@ fn title_of(module: &str, measure: Measure) -> String {
         "library" => "Library",
         "control" => "Administration",
         "internal" => "Internal",
+        "vdev" | "io" => "Device",
         _ => "All",
     };
     match measure {
@@ -248,7 +249,7 @@ mod tests {
             title("iscsi.bytes[client=\"a b\"]"),
             "iSCSI bytes per second, client=\"a b\""
         );
-        assert_eq!(statistics().len(), 33);
+        assert_eq!(statistics().len(), 39);
         assert!(
             statistics()
                 .iter()

@@ -7,9 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tarn_probe::{ClientId, DatasetId, OperationKind, Outcome, Protocol, Stage};
+use tarn_probe::{
+    ClientId, DatasetId, DeviceNumber, IoPriority, OperationKind, Outcome, Protocol, Stage,
+};
 
-use crate::field::{Cause, Field, NO_STAGE, Values};
+use crate::field::{Cause, Field, NO_CLASS, NO_STAGE, Values, class_number};
 
 /// The names of clients, users, datasets and files, as far as they are known.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +39,16 @@ impl ValueNames {
     /// A dataset's name.
     pub fn add_dataset(&mut self, dataset: DatasetId, name: &str) {
         self.add(Field::Dataset, dataset.0.into(), name);
+    }
+
+    /// A device's path. Its last part means it, too.
+    pub fn add_device(&mut self, device: DeviceNumber, path: &str) {
+        let key = device.number().into();
+        if let Some((_, last)) = path.rsplit_once('/').filter(|(_, last)| !last.is_empty()) {
+            let keys = (Field::Device, last.to_owned());
+            self.by_name.entry(keys).or_default().insert(key);
+        }
+        self.add(Field::Device, key, path);
     }
 
     /// A file's path.
@@ -91,6 +103,7 @@ impl ValueNames {
         let fixed = fixed_names(field);
         match fixed.iter().find(|(_, number)| u128::from(*number) == key) {
             Some((name, _)) => (*name).to_owned(),
+            None if field == Field::Device && key == 0 => "none".to_owned(),
             None if field == Field::File => {
                 format!("#{}:{}", key >> 64, key & u128::from(u64::MAX))
             }
@@ -125,6 +138,10 @@ fn fixed_names(field: Field) -> Vec<(&'static str, u64)> {
         Field::Outcomes => (Outcome::ALL.iter())
             .map(|word| (word.name(), word.bit().into()))
             .collect(),
+        Field::Class => (IoPriority::ALL.iter())
+            .map(|class| (class.name(), class_number(*class)))
+            .chain([("none", NO_CLASS)])
+            .collect(),
         Field::SlowestStage => (Stage::ALL.iter())
             .map(|word| (word.name(), word.number().into()))
             .chain([("none", NO_STAGE)])
@@ -149,7 +166,8 @@ fn key_of_number(field: Field, text: &str) -> Option<u128> {
     let small = |text: &str| text.parse::<u32>().ok().map(u128::from);
     match field {
         Field::User => small(text.strip_prefix('#').unwrap_or(text)),
-        Field::Client | Field::Dataset => small(text.strip_prefix('#')?),
+        Field::Device if text == "none" => Some(DeviceNumber::NONE.number().into()),
+        Field::Client | Field::Dataset | Field::Device => small(text.strip_prefix('#')?),
         Field::File => {
             let (dataset, object) = text.strip_prefix('#')?.split_once(':')?;
             let object = object.parse::<u64>().ok()?;

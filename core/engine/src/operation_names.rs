@@ -6,6 +6,7 @@ use tarn_analytics::{Field, Operator, Predicate, ValueNames};
 use tarn_host::AccountKind;
 use tarn_probe::{
     ClientId, DatasetId, FrontEnd, NamedClient, Operation, named_clients, named_datasets,
+    named_devices,
 };
 
 /// The user of requests that name none: calls of NFS without credentials, and requests of mounts
@@ -23,6 +24,9 @@ impl Engine {
         let mut names = ValueNames::new();
         for dataset in named_datasets() {
             names.add_dataset(dataset.id, &dataset.name);
+        }
+        for (device, path) in named_devices() {
+            names.add_device(device, &path);
         }
         names.add_client(ClientId::INTERNAL, "internal");
         names.add_client(ClientId::ADMINISTRATION, "administration");

@@ -145,6 +145,8 @@ words! {
         Nbd = 7 "nbd",
         /// A block device of this machine.
         BlockDevice = 8 "blockdev",
+        /// A request to a device of a pool, for an operation of any way.
+        Device = 9 "device",
     }
 }
 

@@ -14,7 +14,8 @@
 //! that records name by number have their names in two tables (`client_table.rs`,
 //! `dataset_table.rs`). What layers count besides hangs in a tree `module:instance:name:statistic`
 //! (`registry.rs`), which `tarn kstat` prints. Devices have their own set of histograms
-//! (`vdev_statistics.rs`), from which `zpool iostat -w -r -q` is drawn.
+//! (`vdev_statistics.rs`), from which `zpool iostat -w -r -q` is drawn; a request to a device has a
+//! record of its own (`device_io.rs`).
 //!
 //! # Invariants
 //! - Counters only grow. A rate is the difference of two readings, so nothing is ever reset or
@@ -28,6 +29,8 @@
 
 mod client_table;
 mod dataset_table;
+mod device_io;
+mod device_table;
 mod histogram;
 mod kind;
 mod operation;
@@ -42,6 +45,8 @@ pub use client_table::{FrontEnd, NamedClient, add_client_alias, client_number, n
 pub use dataset_table::{
     DatasetId, DatasetPlace, NamedDataset, dataset_number, named_dataset, named_datasets,
 };
+pub use device_io::DeviceIo;
+pub use device_table::{DeviceNumber, device_number, named_devices};
 pub use histogram::{BUCKET_COUNT, Histogram, HistogramSnapshot, SUB_BITS};
 pub use kind::{OperationKind, Outcome, Protocol, Stage};
 pub use operation::{Clock, HolderId, Operation, StageTimer, What, Who};

@@ -181,12 +181,25 @@ impl Recorder {
         self.shared.is_kept.store(is_kept, Ordering::Relaxed);
     }
 
+    /// Whether rings take records.
+    pub(crate) fn keeps_records(&self) -> bool {
+        self.shared.is_kept.load(Ordering::Relaxed)
+    }
+
+    /// Takes a record of what is no operation: into this thread's ring alone.
+    pub(crate) fn record_uncounted(&self, record: &OperationRecord) {
+        let _ = OWN_RING.try_with(|own| {
+            let own = own.get_or_init(|| self.shared.adopt_ring());
+            own.ring.push(record);
+        });
+    }
+
     /// Takes a record: into this thread's ring, if it is kept, and into the counts of its kind.
     pub(crate) fn record(&self, record: &OperationRecord) {
         // While a thread is being torn down its ring is gone; the record is then not kept.
         let _ = OWN_RING.try_with(|own| {
             let own = own.get_or_init(|| self.shared.adopt_ring());
-            if self.shared.is_kept.load(Ordering::Relaxed) {
+            if self.keeps_records() {
                 own.ring.push(record);
             }
             own.ring.kinds.count_by(Writers::One, record);

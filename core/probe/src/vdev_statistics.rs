@@ -113,6 +113,8 @@ pub struct FinishedIo {
     pub kind: IoKind,
     /// Its class.
     pub priority: IoPriority,
+    /// Where on the device, in bytes.
+    pub offset: u64,
     /// How many bytes.
     pub bytes: u64,
     /// How long it waited in a queue.
@@ -366,6 +368,7 @@ mod tests {
         FinishedIo {
             kind: IoKind::Write,
             priority: IoPriority::AsyncWrite,
+            offset: 0,
             bytes,
             queue_ns: 1000,
             device_ns: 3000,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::Guid;
 use tarn_probe::{
-    Instance, IoKind, IoPriority, Value, VdevStatistics, VdevStatisticsSnapshot, registry,
+    DeviceIo, DeviceNumber, FinishedIo, Instance, IoKind, IoPriority, Operation, Value,
+    VdevStatistics, VdevStatisticsSnapshot, device_number, registry,
 };
 
 /// The module of these kstats.
@@ -19,6 +20,8 @@ const MODULE: &str = "vdev";
 pub struct LeafProbes {
     /// Operations, bytes, times, sizes.
     pub statistics: Arc<VdevStatistics>,
+    /// The number in records of its requests.
+    device: DeviceNumber,
     /// Keeps the kstat registered.
     _instance: Arc<Instance>,
 }
@@ -33,8 +36,17 @@ impl LeafProbes {
         instance.provide(move || watched.upgrade().map_or(Vec::new(), |all| values(&all)));
         LeafProbes {
             statistics,
+            device: device_number(guid.get(), &path.to_string()),
             _instance: instance,
         }
+    }
+}
+
+impl LeafProbes {
+    /// Counts a request that has just ended, and records it with the operation that it was for.
+    pub(crate) fn finish(&self, finished: &FinishedIo, operation: &Operation) {
+        self.statistics.finish(finished);
+        DeviceIo::record(self.device, finished, operation);
     }
 }
 

@@ -216,6 +216,7 @@ pub(super) fn merged(
             _ => finished.push(FinishedIo {
                 kind: asked.kind,
                 priority: class,
+                offset: asked.offset,
                 bytes: asked.bytes,
                 queue_ns: completion.queue_ns,
                 device_ns: completion.service_ns,

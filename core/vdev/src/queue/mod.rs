@@ -163,14 +163,14 @@ fn run_lanes(
             false => lanes.iter().position(Lane::is_busy),
         };
         match busy {
-            Some(busy) => lanes[busy].finish_oldest(&mut outcomes, &mut slowest),
+            Some(busy) => lanes[busy].finish_oldest(&mut outcomes, &mut slowest, operation),
             None => lanes[late].wait_for_room(),
         }
         lanes.iter_mut().for_each(Lane::send);
     }
     for lane in &mut lanes {
         while lane.is_busy() {
-            lane.finish_oldest(&mut outcomes, &mut slowest);
+            lane.finish_oldest(&mut outcomes, &mut slowest, operation);
         }
     }
     operation.add(Stage::DeviceQueue, slowest.queue_ns);
@@ -189,15 +189,17 @@ pub(crate) fn flush_here(leaf: &Arc<Leaf>, operation: &Operation) -> Outcome {
     let flushed = window.device().flush();
     let device_ns = tarn_host::monotonic_ns().saturating_sub(started_ns);
     leaf.probes.statistics.add_active(class, -1);
-    leaf.probes.statistics.finish(&FinishedIo {
+    let finished = FinishedIo {
         kind: IoKind::Flush,
         priority: class,
+        offset: 0,
         bytes: 0,
         queue_ns: 0,
         device_ns,
         is_merged: false,
         has_failed: flushed.is_err(),
-    });
+    };
+    leaf.probes.finish(&finished, operation);
     operation.add(Stage::Device, device_ns);
     flushed.map(|()| None).map_err(|error| {
         let failure = leaf.device_failure(error);
@@ -501,7 +503,12 @@ impl Lane {
 
     /// Waits for the batch that was handed over first, counts its requests, and stores their
     /// outcomes.
-    fn finish_oldest(&mut self, outcomes: &mut [Option<Outcome>], slowest: &mut Slowest) {
+    fn finish_oldest(
+        &mut self,
+        outcomes: &mut [Option<Outcome>],
+        slowest: &mut Slowest,
+        operation: &Operation,
+    ) {
         let oldest = self.under_way.pop_front();
         let oldest = oldest.expect("only a busy lane is waited for");
         let UnderWay {
@@ -545,7 +552,7 @@ impl Lane {
             finished.queue_ns += waited_ns;
             slowest.queue_ns = slowest.queue_ns.max(finished.queue_ns);
             slowest.device_ns = slowest.device_ns.max(finished.device_ns);
-            statistics.finish(&finished);
+            leaf.probes.finish(&finished, operation);
         }
         for (asked, completion) in asked.iter().zip(completions) {
             let Some(index) = asked.index else { continue };
