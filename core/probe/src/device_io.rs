@@ -1,8 +1,8 @@
 //! The record of a request to a device: which operation it was for, and where its time went.
 //!
-//! It has the fields of an operation's record: client, dataset and object are those of the operation
-//! that asked for it, offset and size those of the device, and the place of the user has the number
-//! of the device and the class.
+//! It has the fields of an operation's record: client, dataset and object are those of the
+//! operation that asked for it, offset and size those of the device, and the place of the user has
+//! the number of the device and the class.
 //!
 //! ```text
 //! user: device u24 | class u8

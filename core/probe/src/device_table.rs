@@ -37,6 +37,10 @@ pub fn device_number(guid: u64, path: &str) -> DeviceNumber {
         .entry(guid)
         .or_insert(DeviceNumber(next.min(DEVICES_MAX)));
     table.paths.insert(number, path.to_owned());
+    assert!(
+        number != DeviceNumber::NONE && number.0 <= DEVICES_MAX,
+        "a number fits the 24 bits of a record"
+    );
     number
 }
 
