@@ -44,7 +44,7 @@ pub enum Field {
     SlowestStage,
     /// Whether it was asked to be durable before it was answered.
     Synchronous,
-    /// Whether it continued where the one before it ended.
+    /// Whether it read several blocks, or the one behind a block that was read before.
     Sequential,
     /// Whether it failed.
     Failed,
@@ -89,7 +89,7 @@ pub enum Cause {
     SecondLevel,
     /// A block came from a device of the pool.
     Disk,
-    /// The intent log was written.
+    /// It waited until the intent log was written, or a txg stored.
     Log,
     /// The write throttle delayed it.
     Throttled,

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use tarn_cache::ObjectKey;
 use tarn_ondisk::units::{BlockId, Level};
-use tarn_probe::Operation;
+use tarn_probe::{Operation, Outcome};
 
 use crate::object::Object;
 use crate::tree_shape::kind_of;
@@ -27,6 +27,7 @@ impl Object {
         if blocks.is_empty() || !self.last_read.is_next_step(&blocks) {
             return;
         }
+        operation.mark(Outcome::Sequential);
         let (block_size, max_block, object_type) = {
             let state = self.state.lock();
             let shape = &state.newest;

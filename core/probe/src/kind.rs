@@ -183,7 +183,7 @@ words! {
         SecondLevel = 2 "second_level",
         /// A block came from a device of the pool.
         Disk = 3 "disk",
-        /// The intent log was written.
+        /// It waited until the intent log was written, or a txg stored.
         Log = 4 "log",
         /// The write throttle delayed it.
         Throttled = 5 "throttled",
@@ -193,7 +193,7 @@ words! {
         Repaired = 7 "repaired",
         /// It was asked to be durable before it was answered.
         Synchronous = 8 "synchronous",
-        /// It continued where the one before it ended.
+        /// It read several blocks, or the one behind a block that was read before.
         Sequential = 9 "sequential",
         /// It was answered from data not stored yet.
         Dirty = 10 "dirty",

@@ -27,7 +27,7 @@ use tarn_host::lock::MutexGuard;
 use tarn_object::AssignError;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{ObjectId, Txg};
-use tarn_probe::{Operation, Stage};
+use tarn_probe::{Operation, Outcome, Stage};
 
 use crate::error::CommitError;
 use crate::log::{Durability, IntentLog, State};
@@ -74,6 +74,7 @@ impl IntentLog {
         // Waits for the batches of others included, and without devices and groups.
         let _timer = operation.stage_alone(Stage::Log);
         probes().commits.add(widen(objects.len()));
+        operation.mark(Outcome::Synchronous);
         let mut rest = self.commit_once(objects, operation)?;
         if rest.is_empty() {
             return Ok(());
@@ -96,6 +97,7 @@ impl IntentLog {
         let mut rest = Vec::new();
         let txgs = self.txgs();
         if self.durability == Durability::ByGroup || txgs.is_suspended() {
+            operation.mark(Outcome::Log);
             txgs.wait_stored(txgs.open_txg(), operation)?;
             return Ok(rest);
         }
@@ -103,6 +105,7 @@ impl IntentLog {
         let mut state = self.state.lock();
         if state.is_closed {
             drop(state);
+            operation.mark(Outcome::Log);
             txgs.wait_stored(txgs.open_txg(), operation)?;
             return Ok(rest);
         }
@@ -120,6 +123,7 @@ impl IntentLog {
             }
         }
         if let Some(mine) = last {
+            operation.mark(Outcome::Log);
             while !state.batches.is_done(mine) {
                 if state.batches.next() == mine && state.batches.may_begin() {
                     state = self.lead(state, operation);
@@ -131,6 +135,7 @@ impl IntentLog {
         }
         drop(state);
         if group_of_some > stored {
+            operation.mark(Outcome::Log);
             probes().waited.increment();
             txgs.wait_stored(group_of_some, operation)?;
         }

@@ -18,7 +18,7 @@ use tarn_ondisk::intent_log::{LoggedAttributes, LoggedChange, LoggedWrite, mask}
 
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::ObjectId;
-use tarn_probe::Operation;
+use tarn_probe::{Operation, Outcome};
 use tarn_zil::{Contents, Fetched, IntentRecord, LogClosing, LogSource, PlacedWrites, WholeBlocks};
 
 const FILE: ObjectId = ObjectId::new(128);
@@ -58,6 +58,20 @@ fn marks_in_log(host: &Host, memory: &Memory) -> Vec<u64> {
         .iter()
         .filter(|record| record.txg > durable.stored);
     live.filter_map(mark_of).collect()
+}
+
+#[test]
+fn an_operation_tells_that_it_was_synchronous_and_waited_for_the_log() {
+    run(|world| {
+        let [waits, finds_nothing] = [(); 2].map(|()| Operation::unmeasured());
+        world.change(Some(FILE));
+        world.log.commit(Some(FILE), &waits).unwrap();
+        world.log.commit(Some(FILE), &finds_nothing).unwrap();
+        for operation in [&waits, &finds_nothing] {
+            assert!(operation.is_marked(Outcome::Synchronous));
+        }
+        assert!(waits.is_marked(Outcome::Log) && !finds_nothing.is_marked(Outcome::Log));
+    });
 }
 
 #[test]
