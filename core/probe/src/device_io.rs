@@ -85,7 +85,7 @@ fn record_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::DatasetId;
+    use crate::dataset_table::DatasetId;
 
     #[test]
     fn a_record_tells_device_class_and_for_whom_it_was() {
