@@ -24,7 +24,7 @@ use crate::column_batch::{BATCH_RECORDS, Batch};
 use crate::compiled::CompiledPredicate;
 use crate::error::LiveError;
 use crate::flight_recorder::FlightRecorder;
-use crate::live::{InstrumentationId, Live, LiveResults};
+use crate::live::{InstrumentationId, Live, LiveResults, Purpose};
 use crate::probes::Probes;
 use crate::ranks;
 
@@ -206,7 +206,23 @@ impl Analytics {
         now_ns: u64,
     ) -> Result<InstrumentationId, LiveError> {
         let mut live = self.live.lock();
-        live.add(predicate, breakdown, keys_max, now_ns)
+        live.add(predicate, breakdown, keys_max, Purpose::People, now_ns)
+    }
+
+    /// As [`Analytics::instrument`], for the archive: `shift_ns` is added to the times of
+    /// operations before they are cut into seconds. It is none of those that people have, is in no
+    /// list, and holds a few seconds.
+    pub fn instrument_seconds(
+        &self,
+        predicate: CompiledPredicate,
+        breakdown: Breakdown,
+        keys_max: usize,
+        now_ns: u64,
+        shift_ns: u64,
+    ) -> Result<InstrumentationId, LiveError> {
+        let mut live = self.live.lock();
+        let purpose = Purpose::Archive { shift_ns };
+        live.add(predicate, breakdown, keys_max, purpose, now_ns)
     }
 
     /// Ends an instrumentation. Says whether there was one.

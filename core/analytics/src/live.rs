@@ -8,7 +8,8 @@
 //!
 //! # Invariants
 //! - In each second the groups and `other` add up to the total, also for operations that come late.
-//! - All instrumentations together take at most some 64 MiB.
+//! - All instrumentations together take at most some 64 MiB; those of the archive, which reads them
+//!   each second, besides a MiB each at most, and hold few seconds.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,6 +30,10 @@ const IDLE_NS: u64 = 600 * SECOND_NS;
 const SECONDS_MAX: usize = 600;
 /// Instrumentations at once.
 pub const INSTRUMENTATIONS_MAX: usize = 32;
+/// Seconds that one for the archive holds, which is read each second.
+const ARCHIVED_SECONDS_MAX: usize = 20;
+/// Instrumentations for the archive.
+const ARCHIVED_MAX: usize = 64;
 /// What the seconds of one may take.
 const BYTES_MAX: usize = 1 << 20;
 /// Keys of an open second. A key that comes later than those is in `other`: no such key has more
@@ -51,11 +56,31 @@ struct Instrumentation {
     predicate: CompiledPredicate,
     breakdown: Breakdown,
     keys_max: usize,
+    purpose: Purpose,
     began_ns: u64,
     read_ns: u64,
     seconds: VecDeque<Second>,
     /// Operations of seconds that are no longer held.
     late: u64,
+}
+
+/// What an instrumentation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// People: they are shown seconds of the clock of operations.
+    People,
+    /// The archive. This is added to times of the clock before they are cut into seconds, so that
+    /// these are of another clock.
+    Archive { shift_ns: u64 },
+}
+
+impl Purpose {
+    fn shift_ns(self) -> u64 {
+        match self {
+            Purpose::People => 0,
+            Purpose::Archive { shift_ns } => shift_ns,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -106,12 +131,17 @@ impl Live {
         predicate: CompiledPredicate,
         breakdown: Breakdown,
         keys_max: usize,
+        purpose: Purpose,
         now_ns: u64,
     ) -> Result<InstrumentationId, LiveError> {
-        if self.all.len() >= INSTRUMENTATIONS_MAX {
-            return Err(LiveError::TooMany {
-                max: INSTRUMENTATIONS_MAX,
-            });
+        let is_for_people = purpose == Purpose::People;
+        let same = |one: &&Instrumentation| (one.purpose == Purpose::People) == is_for_people;
+        let max = match is_for_people {
+            true => INSTRUMENTATIONS_MAX,
+            false => ARCHIVED_MAX,
+        };
+        if self.all.values().filter(same).count() >= max {
+            return Err(LiveError::TooMany { max });
         }
         self.last_id += 1;
         let id = InstrumentationId(self.last_id);
@@ -119,6 +149,7 @@ impl Live {
             predicate,
             breakdown,
             keys_max: keys_max.min(OPEN_KEYS_MAX),
+            purpose,
             began_ns: now_ns,
             read_ns: now_ns,
             seconds: VecDeque::new(),
@@ -133,9 +164,13 @@ impl Live {
         self.all.remove(&id).is_some()
     }
 
-    /// The instrumentations that count.
+    /// The instrumentations that count for people.
     pub(crate) fn ids(&self) -> Vec<InstrumentationId> {
-        self.all.keys().copied().collect()
+        let for_people = self
+            .all
+            .iter()
+            .filter(|(_, one)| one.purpose == Purpose::People);
+        for_people.map(|(id, _)| *id).collect()
     }
 
     /// Whether there are none.
@@ -192,10 +227,11 @@ impl Instrumentation {
         let is_broken_down = !self.breakdown.by().is_empty();
         let ended = batch.numbers(Column::Ended);
         let counted = self.breakdown.counted(batch);
+        let shift_ns = self.purpose.shift_ns();
         // Most operations of a batch ended in the same second.
         let mut at = None;
         meant.for_each(|place| {
-            let number = ended[place] / SECOND_NS;
+            let number = ended[place].saturating_add(shift_ns) / SECOND_NS;
             if at.is_none_or(|(last, _)| last != number) {
                 at = Some((number, place_of_second(&mut self.seconds, number)));
             }
@@ -214,6 +250,11 @@ impl Instrumentation {
 
     fn close_seconds(&mut self, now_ns: u64) {
         let keys_max = self.keys_max;
+        let now_ns = now_ns.saturating_add(self.purpose.shift_ns());
+        let seconds_max = match self.purpose {
+            Purpose::People => SECONDS_MAX,
+            Purpose::Archive { .. } => ARCHIVED_SECONDS_MAX,
+        };
         let is_due = |second: &Second| {
             let end_ns = (second.number + 1).saturating_mul(SECOND_NS);
             second.is_open && end_ns.saturating_add(GRACE_NS) <= now_ns
@@ -223,7 +264,7 @@ impl Instrumentation {
             return;
         }
         let mut bytes: usize = self.seconds.iter().map(|second| second.bytes).sum();
-        while (bytes > BYTES_MAX || self.seconds.len() > SECONDS_MAX)
+        while (bytes > BYTES_MAX || self.seconds.len() > seconds_max)
             && self.seconds.front().is_some_and(|second| !second.is_open)
             && let Some(oldest) = self.seconds.pop_front()
         {

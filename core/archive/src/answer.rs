@@ -315,6 +315,7 @@ impl Sums<'_> {
             .collect();
         groups.sort_by_key(|group| u64::MAX - group.sum);
         let keys_found = groups.len();
+        assert_eq!(other.len(), total.len());
         for group in groups.drain(keys_max.min(keys_found)..) {
             merge_series(&mut other, &group.series);
         }

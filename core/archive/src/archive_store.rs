@@ -642,26 +642,27 @@ fn fold_and_encode(tier: Tier, block_s: u64, columns: &[Arc<Column>]) -> Vec<u8>
     }
     let mut ranked: Vec<&Arc<SeriesId>> = sums.keys().copied().collect();
     ranked.sort_by_key(|series| u64::MAX - sums[series]);
-    let kept: BTreeSet<&Arc<SeriesId>> = ranked
-        .into_iter()
-        .take(SERIES_MAX - STATISTICS_MAX)
+    let rest = ranked.split_off(SERIES_MAX - STATISTICS_MAX);
+    let kept: BTreeSet<&Arc<SeriesId>> = ranked.into_iter().collect();
+    // Blocks of this program have fewer statistics. What others have beyond that is left out.
+    let statistics: BTreeSet<&str> = (rest.iter())
+        .map(|series| series.statistic.as_str())
         .collect();
+    let folded: BTreeSet<&str> = statistics.into_iter().take(STATISTICS_MAX).collect();
     let fold = |column: &Arc<Column>| {
         let mut cells = BTreeMap::<Arc<SeriesId>, Cell>::new();
         for (series, cell) in &column.cells {
             let series = match kept.contains(series) {
                 true => series.clone(),
+                false if !folded.contains(series.statistic.as_str()) => continue,
                 false => Arc::new(SeriesId::other(&series.statistic)),
             };
             cells.entry(series).or_default().merge(cell);
         }
-        let cells = cells.into_iter().collect();
         Column {
-            cells,
-            ..Column {
-                head: column.head,
-                ..Column::new(column.start_s)
-            }
+            start_s: column.start_s,
+            head: column.head,
+            cells: cells.into_iter().collect(),
         }
     };
     let folded: Vec<Column> = columns.iter().map(fold).collect();
@@ -670,4 +671,33 @@ fn fold_and_encode(tier: Tier, block_s: u64, columns: &[Arc<Column>]) -> Vec<u8>
 
 fn bytes_of(length: usize) -> u64 {
     u64::try_from(length).expect("a length in memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More series than a block has: the largest stay, the others are told together.
+    #[test]
+    fn series_that_are_too_many_are_told_with_other_keys() {
+        let mut column = Column::new(0);
+        for number in 0..5000_u64 {
+            let series = SeriesId::new("nfs.ops[client]", &[&number.to_string()]);
+            column
+                .cells
+                .push((Arc::new(series), Cell::of_sample(number)));
+        }
+        let block = fold_and_encode(Tier::Second, 0, &[Arc::new(column)]);
+        let end = block_format::index_end(&block, FileOfArchive::Block(Tier::Second, 0)).unwrap();
+        let index = block_format::read_index(&block[..end], Tier::Second).unwrap();
+        assert_eq!(index.pieces.len(), SERIES_MAX - STATISTICS_MAX + 1);
+        let mut sum = 0;
+        for entry in &index.pieces {
+            let place = |at: u64| usize::try_from(at).unwrap();
+            let stored = &block[place(entry.stored.start)..place(entry.stored.end)];
+            let cells = block_format::read_piece(stored, entry, Tier::Second).unwrap();
+            sum += cells[0].as_ref().unwrap().sum;
+        }
+        assert_eq!(sum, 4999 * 5000 / 2);
+    }
 }

@@ -59,6 +59,10 @@ pub(crate) fn encode(tier: Tier, start_s: u64, columns: &[&Column]) -> Vec<u8> {
             series.entry(id).or_insert_with(|| vec![None; places])[place(column)] = Some(cell);
         }
     }
+    assert!(
+        series.len() <= SERIES_MAX,
+        "series that are too many were folded"
+    );
     let (mut index, mut pieces) = (Vec::new(), Vec::new());
     put_heads(&mut index, &heads);
     put_length(&mut index, series.len());

@@ -9,7 +9,9 @@
 //! and most (`cell.rs`). Seconds are appended to a file, the tail (`tail.rs`), and become immutable
 //! blocks of five minutes (`block_format.rs`), these become minutes and hours (`tier.rs`,
 //! `archive_store.rs`). All files together stay within a cap: `shelf.rs` says which blocks go. A
-//! statement is answered from what is kept (`kept_statements.rs`, `answer.rs`).
+//! statement is answered from what is kept (`kept_statements.rs`, `answer.rs`). A thread archives
+//! each second what instrumentations of `analytics` counted and what was sampled (`gather.rs`,
+//! `sampler.rs`).
 //!
 //! ```text
 //! seconds -> tail + memory -> blocks of seconds -> minutes -> blocks of minutes -> hours -> blocks
@@ -26,7 +28,8 @@
 //! `archive_store.rs` says what is lost: the second that was being appended, at most.
 //!
 //! # Knows nothing about
-//! the clock of operations: all times are Unix time.
+//! names of clients and datasets, which are handed down when their seconds are archived. Times are
+//! Unix time; `gather.rs` alone knows the clock of operations.
 
 mod answer;
 mod archive_store;
@@ -34,9 +37,11 @@ mod block_format;
 mod byte_reading;
 mod cell;
 mod error;
+mod gather;
 mod kept_statements;
 mod ranks;
 mod sampled;
+mod sampler;
 mod series_coding;
 mod shelf;
 
@@ -47,6 +52,7 @@ pub use answer::{ArchiveAnswer, ArchiveQuery, ArchivedColumn, ArchivedGroup};
 pub use archive_store::{Archive, ArchiveState, DEFAULT_CAP_BYTES, LEAST_CAP_BYTES};
 pub use cell::{Cell, Column, ColumnHead, SeriesId, SeriesKey};
 pub use error::{ArchiveError, ArchiveQueryError, Skipped, WhySkipped};
+pub use gather::{ArchiveThread, Gatherer, NamesOfKeys};
 pub use kept_statements::{ArchivedMeasure, Asked, AskedError, KEPT_STATEMENTS};
 pub use sampled::{Averaged, SAMPLED_STATISTICS, Sampled, SampledStatistic};
 pub use tier::Tier;

@@ -29,6 +29,11 @@ impl Shelf {
     /// A block of so many bytes is there.
     pub(crate) fn add(&mut self, tier: Tier, start_s: u64, bytes: u64) {
         self.remove(tier, start_s);
+        assert_eq!(
+            tier.block_of(start_s),
+            start_s,
+            "a block begins where one may"
+        );
         self.blocks.insert((tier, start_s), on_disk(bytes));
         *self.by_tier.entry(tier).or_default() += on_disk(bytes);
     }

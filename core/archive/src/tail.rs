@@ -59,6 +59,10 @@ impl Tail {
             .collect();
         put_length(&mut body, new.len());
         for series in new {
+            assert!(
+                self.numbers.len() < SERIES_MAX,
+                "series that are too many were folded"
+            );
             put_series(&mut body, &series);
             self.numbers.insert(series, self.numbers.len());
         }

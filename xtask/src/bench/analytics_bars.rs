@@ -2,34 +2,35 @@
 //!
 //! # Mechanism
 //! The example `bars` of `tarn-analytics` measures in one process without a pool: the request path,
-//! the collector, and questions over millions of operations. Here its lines become a table with
-//! verdicts.
+//! the collector, and questions over millions of operations; the example `archive_bars` of
+//! `tarn-archive` makes an archive of some days. Here their lines become a table with verdicts.
 
 use crate::workspace::{Outcome, cargo, output};
 
 /// The name that `--only` takes.
 pub const NAME: &str = "analytics";
 
-/// Operations that questions go over, and of a look.
-const OPERATIONS: [&str; 2] = ["12000000", "2000000"];
+/// Packages, their examples, and how much they measure: operations that questions go over, and days
+/// that are archived; the second number is of a look.
+const EXAMPLES: [(&str, &str, [&str; 2]); 2] = [
+    ("tarn-analytics", "bars", ["12000000", "2000000"]),
+    ("tarn-archive", "archive_bars", ["14", "1"]),
+];
 
 /// Measures, and names the bars that are not reached.
 pub fn measure(is_quick: bool) -> Outcome<Vec<String>> {
     println!("\nanalytics: one process, no pool");
-    let text = output(&mut cargo(&[
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "tarn-analytics",
-        "--example",
-        "bars",
-        "--",
-        OPERATIONS[usize::from(is_quick)],
-    ]))?;
-    let bars: Vec<Bar> = text.lines().filter_map(Bar::parse).collect();
-    if bars.is_empty() {
-        return Ok(vec!["analytics printed no figures".to_string()]);
+    let mut bars: Vec<Bar> = Vec::new();
+    for (package, example, counts) in EXAMPLES {
+        let count = counts[usize::from(is_quick)];
+        let profile = ["run", "--quiet", "--release"];
+        let what = ["--package", package, "--example", example, "--", count];
+        let text = output(&mut cargo(&[&profile[..], &what[..]].concat()))?;
+        let before = bars.len();
+        bars.extend(text.lines().filter_map(Bar::parse));
+        if bars.len() == before {
+            return Ok(vec![format!("{package} printed no figures")]);
+        }
     }
     let failed = bars.iter().filter(|bar| !bar.tell());
     Ok(failed
