@@ -994,4 +994,4 @@ const COMPARED: Record<string, string> = {
 };
 
 /** A path's end tells more than its beginning. */
-const shortened = (key: string): string => (key.includes("/") && key.length > 26 ? `…${key.slice(-25)}` : key);
+const shortened = (key: string): string => (key.includes("/") && key.length > 19 ? `…${key.slice(-18)}` : key);
