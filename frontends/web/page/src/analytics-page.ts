@@ -53,12 +53,8 @@ export class AnalyticsPage implements Host {
   }
 
   private async start(): Promise<void> {
-    await this.learnState();
-    try {
-      this.known = await ask<Catalogue>("analytics/catalogue", {});
-    } catch (error) {
-      fill(this.footer, h("span", { class: "bad" }, `Analytics: ${messageOf(error)}`));
-    }
+    const catalogue = ask<Catalogue>("analytics/catalogue", {}).catch(() => NO_CATALOGUE);
+    [this.known] = await Promise.all([catalogue, this.learnState()]);
     if (!isViewer()) this.saved = await worksheets("list").catch(() => ({}));
     this.build();
     this.reload();

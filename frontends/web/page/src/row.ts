@@ -139,6 +139,8 @@ export class Row {
 
   /** Asks for what is missing: all, or only the newest columns. */
   async load(isForced = false): Promise<void> {
+    // A row that is not on the screen asks when it comes there.
+    if (!this.isSeen) return;
     const { from, until } = this.range();
     const columnMs = this.columnMs();
     const start = Math.floor(from / columnMs) * columnMs;
@@ -202,6 +204,7 @@ export class Row {
   }
 
   private refreshedAt = 0;
+  private isSeen = true;
 
   /** Something about the row changed. */
   private update(isReload = true): void {
@@ -215,6 +218,7 @@ export class Row {
   // ---- what is drawn ----
 
   draw(): void {
+    if (!this.isSeen) return;
     const { from, until } = this.range();
     const plot = prepare(this.canvas, from, until, this.host.isDark());
     const columns = this.samples.within(from, until);
@@ -839,6 +843,11 @@ export class Row {
     canvas.addEventListener("keydown", (event) => this.key(event));
     canvas.addEventListener("blur", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(canvas);
+    const seen = new IntersectionObserver((entries) => {
+      this.isSeen = entries.at(-1)!.isIntersecting;
+      if (this.isSeen) void this.load();
+    }, { rootMargin: "100px" });
+    seen.observe(this.element);
   }
 
   private zoomTime(around: number, factor: number): void {
