@@ -261,6 +261,25 @@ pub fn state_text(state: &RecorderState, is_exact: bool) -> String {
         ),
     );
     push("live instrumentations", state.live.to_string());
+    match &state.archive {
+        None => push("archive", "off".to_owned()),
+        Some(archive) => {
+            let size = format!("{} of {}", bytes(archive.bytes), bytes(archive.cap_bytes));
+            push("archive", size);
+            for (tier, oldest_ms) in ["seconds", "minutes", "hours"]
+                .iter()
+                .zip(&archive.oldest_ms)
+            {
+                push(&format!("{tier} since"), time(*oldest_ms));
+            }
+            push("series", archive.series.to_string());
+            push("not archived", archive.refused.to_string());
+            archive
+                .skipped
+                .iter()
+                .for_each(|file| push("not used", file.clone()));
+        }
+    }
     let text = table.render(false, 2);
     // The headings are empty.
     text.split_once('\n')

@@ -17,11 +17,13 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:n:f:l:d:b:t:e:k:a:y:z:w:u:",
+    short: ":jc:n:f:l:d:b:t:e:k:a:y:z:w:u:r:s:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
         ("analytics", "z"),
+        ("archive", "r"),
+        ("archive-size", "s"),
         ("let-processors-sleep", "let-processors-sleep"),
         ("no-admin-snapshot", "no-admin-snapshot"),
         ("nbd-listen", "n"),
@@ -163,6 +165,9 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
             "j" => is_json = true,
             "c" => handed_on.push(format!("--cache-size={value}")),
             "z" => handed_on.push(format!("--analytics={value}")),
+            "r" if value == "off" => handed_on.push("--archive=off".to_owned()),
+            "r" => handed_on.push(format!("--archive={}", absolute(&value)?)),
+            "s" => handed_on.push(format!("--archive-size={value}")),
             "n" => handed_on.push(format!("--nbd-listen={value}")),
             "f" => handed_on.push(format!("--nfs-port={value}")),
             "l" => handed_on.push(format!("--nfs-lease={value}")),

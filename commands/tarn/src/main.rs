@@ -44,6 +44,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "start",
         usage: "\tstart [-j] [--cache-size size] [--analytics on|off|size]\n\
+\t    [--archive directory|off] [--archive-size size]\n\
 \t    [--let-processors-sleep] [--no-admin-snapshot]\n\
 \t    [--nfs-port port] [--nfs-lease seconds] [--nfs-domain domain]\n\
 \t    [--nfs-keytab file]\n\
@@ -112,6 +113,8 @@ fn notes(subcommand: &str) -> String {
 \t--analytics on|off|size\n\
 \t                        whether operations are kept for 'tarn slow' and 'tarn analytics', in\n\
 \t                        512M of memory (on) or in that much; on unless given\n\
+\t--archive directory|off where statistics are archived; analytics below TARN_DIR unless given\n\
+\t--archive-size size     what they take there at most; 4G unless given\n\
 \t--let-processors-sleep  never keep idle processors awake\n\
 \t--no-admin-snapshot     names in .zfs/snapshot cannot be changed\n\
 \t--nfs-port port         TCP port for NFS; 2049 unless given\n\

@@ -54,6 +54,13 @@ struct Arguments {
     /// memory (on), not (off), or in that much memory; on unless given
     #[arg(long, value_name = "on|off|SIZE", value_parser = parse_analytics)]
     analytics: Option<serve::AnalyticsUse>,
+    /// Where statistics of seconds, minutes and hours are archived, or not at all (off); in
+    /// analytics below TARN_DIR unless given
+    #[arg(long, value_name = "DIRECTORY|off")]
+    archive: Option<PathBuf>,
+    /// What the archive takes at most, 16M or more; 4G unless given
+    #[arg(long, value_name = "SIZE", value_parser = parse_archive_size)]
+    archive_size: Option<u64>,
     /// Never keep idle processors awake while requests follow each other without pause
     #[arg(long)]
     let_processors_sleep: bool,
@@ -143,6 +150,7 @@ fn main() -> ExitCode {
         let options = serve::Options {
             cache_bytes: arguments.cache_size,
             analytics: arguments.analytics.unwrap_or_default(),
+            archive: archive_of(arguments.archive, arguments.archive_size),
             fixes_snapshot_names: arguments.no_admin_snapshot,
             may_keep_processors_awake: !arguments.let_processors_sleep,
             nfs_port: match nfs_port(arguments.nfs_port) {
@@ -294,6 +302,27 @@ fn parse_analytics(text: &str) -> Result<serve::AnalyticsUse, String> {
     Ok(serve::AnalyticsUse::Within { bytes })
 }
 
+/// What an archive may take.
+fn parse_archive_size(text: &str) -> Result<u64, String> {
+    let least = tarn_engine::archive::LEAST_CAP_BYTES;
+    let bytes = parse_size(text)?;
+    match bytes >= least {
+        true => Ok(bytes),
+        false => Err(format!("'{text}' is less than {}M", least >> 20)),
+    }
+}
+
+/// Whether statistics are archived, and where.
+fn archive_of(place: Option<PathBuf>, size: Option<u64>) -> serve::ArchiveUse {
+    match place {
+        Some(place) if place.as_os_str() == "off" => serve::ArchiveUse::Off,
+        directory => serve::ArchiveUse::Within {
+            directory,
+            bytes: size.unwrap_or(tarn_engine::archive::DEFAULT_CAP_BYTES),
+        },
+    }
+}
+
 /// The domain of names of users, or the name of a machine.
 fn parse_domain(text: &str) -> Result<String, String> {
     match tarn_nfs::is_domain(text) {
@@ -359,6 +388,27 @@ mod tests {
         assert_eq!(web("[::1]:80"), Ok(Web::At(address)));
         let refused = web("localhost").unwrap_err();
         assert!(refused.contains("127.0.0.1:8470"), "{refused}");
+    }
+
+    #[test]
+    fn an_archive_is_off_or_in_a_directory_within_a_size() {
+        assert_eq!(archive_of(Some("off".into()), None), serve::ArchiveUse::Off);
+        let directory = Some(PathBuf::from("/a"));
+        let bytes = 4 << 30;
+        let expected = serve::ArchiveUse::Within {
+            directory: directory.clone(),
+            bytes,
+        };
+        assert_eq!(archive_of(directory, None), expected);
+        let bytes = 16 << 20;
+        let expected = serve::ArchiveUse::Within {
+            directory: None,
+            bytes,
+        };
+        assert_eq!(archive_of(None, Some(bytes)), expected);
+        assert_eq!(parse_archive_size("16M"), Ok(bytes));
+        assert!(parse_archive_size("15M").unwrap_err().contains("16M"));
+        assert!(parse_archive_size("much").is_err());
     }
 
     #[test]

@@ -98,6 +98,8 @@ pub struct Options {
     pub may_keep_processors_awake: bool,
     /// Whether operations are kept.
     pub analytics: AnalyticsUse,
+    /// Whether statistics are archived, where operations are kept.
+    pub archive: ArchiveUse,
     /// Volumes have block devices of this machine.
     pub makes_block_devices: bool,
     /// The TCP port for NFS.
@@ -136,6 +138,20 @@ impl Default for AnalyticsUse {
             bytes: tarn_engine::analytics::DEFAULT_BUDGET_BYTES,
         }
     }
+}
+
+/// Whether statistics are archived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArchiveUse {
+    /// They are not.
+    Off,
+    /// They are.
+    Within {
+        /// In this directory, or that of the instance.
+        directory: Option<PathBuf>,
+        /// At most so many bytes.
+        bytes: u64,
+    },
 }
 
 /// TLS, as the command line has it.
@@ -189,7 +205,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     };
     let nbd_addresses = options.nbd_addresses;
     let makes_block_devices = options.makes_block_devices;
-    let analytics = options.analytics;
+    let (analytics, archive) = (options.analytics, options.archive);
     let options = EngineOptions {
         cache_bytes: options.cache_bytes,
         fixes_snapshot_names: options.fixes_snapshot_names,
@@ -198,6 +214,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     engine.set_sharer(sharer);
     if let AnalyticsUse::Within { bytes } = analytics {
         engine.start_analytics(bytes);
+        start_archive(&engine, instance, archive);
     }
     if makes_block_devices {
         let (folder, links) = (instance.volumes(), VolumeLinks::of_machine());
@@ -356,6 +373,23 @@ fn listen(path: &Path) -> std::io::Result<UnixListener> {
 }
 
 /// Writes a line to the log.
+/// Starts the archive. Pools are served without it where it cannot be used.
+fn start_archive(engine: &Engine, instance: &Instance, archive: ArchiveUse) {
+    if let ArchiveUse::Within { directory, bytes } = archive {
+        let directory = directory.unwrap_or_else(|| instance.analytics());
+        if let Err(error) = engine.start_archive(&directory, bytes) {
+            log(&format!("statistics are not archived: {error}"));
+        }
+        for skipped in engine
+            .archive()
+            .map(|archive| archive.skipped())
+            .unwrap_or_default()
+        {
+            log(&format!("{}: {}", skipped.path.display(), skipped.why));
+        }
+    }
+}
+
 fn log(line: &str) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let seconds = now.map_or(0, |since| since.as_secs());

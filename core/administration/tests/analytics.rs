@@ -283,7 +283,8 @@ fn what_cannot_be_answered_is_refused_with_place_and_cure() {
         ("nfs.ops[colour]", "at byte 8: no field is called"),
         ("smb.ops", "no statistic is called"),
         ("nfs.ops[file=/nowhere]", "file has no value"),
-        ("cpu.utilization[cpu]", "are not collected"),
+        ("cpu.utilization[cpu]", "started with --archive off"),
+        ("cpu.utilization[wheel]", "no field is called"),
     ] {
         let refused = query(&bench, statement).unwrap_err().to_string();
         assert!(refused.contains(why), "{statement}: {refused}");

@@ -14,7 +14,7 @@ use crate::instance::Instance;
 use crate::known_paths::KnownPaths;
 use crate::mount_index::MountIndex;
 use crate::mounts::{Mounted, Mounter, Standing};
-use crate::operation_analytics::StartedAnalytics;
+use crate::operation_analytics::{StartedAnalytics, StartedArchive};
 use crate::presence::Presence;
 use crate::refusals::{Refusal, RefusalKind};
 use crate::served::{Held, ServedFiles};
@@ -208,6 +208,8 @@ pub struct Engine {
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
     /// The operations that are kept.
     pub(crate) analytics: OnceLock<StartedAnalytics>,
+    /// The statistics that are archived.
+    pub(crate) archive: OnceLock<StartedArchive>,
     /// Paths of files of operations that were shown.
     pub(crate) known_paths: Mutex<KnownPaths>,
     /// Names of users of operations that were shown; none of a user without a name.
@@ -246,6 +248,7 @@ impl Engine {
             remembering: Mutex::new(REMEMBERING, BTreeMap::new()),
             pools: RwLock::new(POOLS, BTreeMap::new()),
             analytics: OnceLock::new(),
+            archive: OnceLock::new(),
             known_paths: Mutex::new(KNOWN_NAMES, KnownPaths::default()),
             known_users: Mutex::new(KNOWN_NAMES, BTreeMap::new()),
             _memory: memory,

@@ -102,6 +102,11 @@ impl Instance {
         self.run.join("tarnd.streams")
     }
 
+    /// The directory of the archive of statistics.
+    pub fn analytics(&self) -> PathBuf {
+        self.state.join("analytics")
+    }
+
     /// The socket of the NBD server.
     pub fn nbd_socket(&self) -> PathBuf {
         self.run.join("nbd.sock")

@@ -32,6 +32,7 @@ pub mod sharing;
 mod snapshot_directory;
 mod start;
 mod start_analytics;
+mod start_archive;
 pub mod streams;
 pub mod tree;
 pub mod turns;
@@ -49,6 +50,7 @@ pub use tarn_host::{is_in_netgroup, machine_name};
 
 pub use known_paths::FileKey;
 pub use tarn_analytics as analytics;
+pub use tarn_archive as archive;
 
 /// What front ends count, for `tarn kstat`.
 pub mod statistics {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use tarn_analytics::{Analytics, CollectorThread};
+use tarn_archive::{Archive, ArchiveThread};
 
 /// Analytics that was started.
 #[derive(Debug)]
@@ -9,4 +10,12 @@ pub(crate) struct StartedAnalytics {
     pub(crate) analytics: Arc<Analytics>,
     /// Ends with the engine; none where a test makes the passes.
     pub(crate) _thread: Option<CollectorThread>,
+}
+
+/// An archive that was opened.
+#[derive(Debug)]
+pub(crate) struct StartedArchive {
+    pub(crate) archive: Arc<Archive>,
+    /// Ends with the engine; none where a test archives.
+    pub(crate) _thread: Option<ArchiveThread>,
 }

@@ -5,10 +5,8 @@ use crate::administrator::Administrator;
 use crate::messages::{Refusal, RefusalKind};
 use std::sync::Arc;
 use tarn_analytics::{Analytics, CompiledPredicate, Predicate, Statement, ValueNames};
+use tarn_archive::Sampled;
 use tarn_probe::Operation;
-
-/// The statistics that are not of operations: numbers of the machine and of layers.
-const SAMPLED_MODULES: [&str; 5] = ["cpu", "mem", "net", "disk", "arc"];
 
 /// What is asked.
 pub(super) struct Asked {
@@ -54,9 +52,7 @@ impl Administrator {
         filter: Option<&serde_json::Value>,
         operation: &Operation,
     ) -> Result<Asked, Refusal> {
-        if let Some((module, _)) = text.trim_start().split_once('.')
-            && SAMPLED_MODULES.contains(&module)
-        {
+        if let Ok(Some(_)) = Sampled::parse(text) {
             return Err(sampled(text));
         }
         let statement = Statement::parse(text);
@@ -77,10 +73,10 @@ impl Administrator {
     }
 }
 
-/// Statistics that are not of operations.
+/// Statistics that are not of operations are not counted as operations come.
 fn sampled(text: &str) -> Refusal {
     let action = format!("cannot answer '{text}'");
-    let reason = "statistics of the machine and of caches are not collected";
+    let reason = "it is sampled once a second, and has no single operations";
     let refusal = Refusal::new(RefusalKind::Unsupported, action, reason);
-    refusal.with_hint("'tarn kstat' has what they are now")
+    refusal.with_hint("'tarn analytics query' answers it from the archive")
 }

@@ -2,6 +2,7 @@
 
 use crate::messages::analytics::{Field, Known, Statistic};
 use tarn_analytics::{Measure, Values, fixed_values, statistics};
+use tarn_archive::SAMPLED_STATISTICS;
 
 /// All statistics and fields.
 pub(crate) fn catalogue() -> Known {
@@ -20,8 +21,19 @@ pub(crate) fn catalogue() -> Known {
         kind: kind_of(field.values()).to_owned(),
         values: fixed_values(field).map(|values| values.into_iter().map(str::to_owned).collect()),
     });
+    let sampled = SAMPLED_STATISTICS.iter().map(|sampled| Statistic {
+        name: sampled.name.to_owned(),
+        title: sampled.title.to_owned(),
+        unit: sampled.unit.to_owned(),
+        fields: sampled
+            .fields
+            .iter()
+            .map(|field| (*field).to_owned())
+            .collect(),
+        is_sampled: true,
+    });
     Known {
-        statistics: statistics.collect(),
+        statistics: statistics.chain(sampled).collect(),
         fields: fields.collect(),
     }
 }

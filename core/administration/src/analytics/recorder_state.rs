@@ -2,7 +2,8 @@
 
 use super::told_answer::wide;
 use crate::administrator::Administrator;
-use crate::messages::analytics::RecorderState;
+use crate::messages::analytics::{ArchivedState, RecorderState};
+use tarn_archive::Archive;
 
 impl Administrator {
     /// What is kept. All may know: it names nothing.
@@ -26,6 +27,23 @@ impl Administrator {
             pass_ns: passes.time_ns,
             passes: passes.passes,
             live: wide(analytics.instrumentations().len()),
+            archive: self.engine.archive().map(|archive| archived_state(archive)),
         }
+    }
+}
+
+fn archived_state(archive: &Archive) -> ArchivedState {
+    let state = archive.state();
+    let oldest = |oldest_s: Option<u64>| oldest_s.map(|oldest_s| oldest_s.saturating_mul(1000));
+    let skipped = archive.skipped().into_iter();
+    ArchivedState {
+        bytes: state.bytes,
+        cap_bytes: state.cap_bytes,
+        series: wide(state.series),
+        oldest_ms: state.oldest_s.map(oldest).to_vec(),
+        refused: state.refused,
+        skipped: skipped
+            .map(|skipped| format!("{}: {}", skipped.path.display(), skipped.why))
+            .collect(),
     }
 }

@@ -64,7 +64,7 @@ impl Administrator {
     }
 }
 
-fn state_of(collected: Collected) -> u8 {
+pub(super) fn state_of(collected: Collected) -> u8 {
     match collected {
         Collected::NotCollected => 0,
         Collected::Partly => 1,
@@ -80,7 +80,7 @@ fn places(total: &[Tally]) -> BTreeMap<usize, u64> {
 }
 
 /// The values of a bucket, the end excluded.
-fn range_of(bucket: usize) -> [u64; 2] {
+pub(super) fn range_of(bucket: usize) -> [u64; 2] {
     let (low, high) = HistogramSnapshot::range_of(bucket);
     [low, high.saturating_add(1)]
 }

@@ -319,6 +319,27 @@ pub struct RecorderState {
     pub passes: u64,
     /// Instrumentations that count.
     pub live: u64,
+    /// What is archived, where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<ArchivedState>,
+}
+
+/// What is archived.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ArchivedState {
+    /// What its files take.
+    pub bytes: u64,
+    /// What they may take.
+    pub cap_bytes: u64,
+    /// Series of the newest second.
+    pub series: u64,
+    /// The oldest seconds, minutes and hours that it has, unix milliseconds.
+    pub oldest_ms: Vec<Option<u64>>,
+    /// Seconds and blocks that could not be written since `tarnd` was started.
+    pub refused: u64,
+    /// Files in its directory that are not used, and why.
+    #[serde(default)]
+    pub skipped: Vec<String>,
 }
 
 /// Asks what can be asked.
