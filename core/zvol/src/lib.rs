@@ -29,10 +29,12 @@ mod replay;
 mod volume;
 mod volume_copy;
 mod volume_intent;
+mod volume_properties;
 mod volume_read;
 mod volume_write;
 
 pub use error::VolumeError;
 pub use replay::RecordError;
-pub use volume::{Durable, Volume, VolumeParts, VolumeProperties};
+pub use volume::{Durable, Volume, VolumeParts};
 pub use volume_copy::Copied;
+pub use volume_properties::VolumeProperties;

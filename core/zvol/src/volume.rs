@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tarn_dataset::contents::VOLUME_DATA;
 use tarn_dataset::space_door::{SpaceDoor, SpaceLeave};
-use tarn_host::lock::RwLock;
 use tarn_object::{Object, ObjectError, ObjectSet, OpenTx, TxEstimate, Txgs};
 use tarn_probe::Operation;
-use tarn_zil::{IntentLog, LogBias, LogSource, SyncPolicy};
+use tarn_zil::{IntentLog, LogSource, SyncPolicy};
 
 use crate::changed_ranges::{ChangedRange, ChangedRanges};
 use crate::error::VolumeError;
-use crate::ranks;
+use crate::volume_properties::{PackedProperties, VolumeProperties};
 
 /// The parts that a volume is opened with.
 pub struct VolumeParts {
@@ -28,27 +27,6 @@ pub struct VolumeParts {
     pub properties: VolumeProperties,
     /// How much room it has.
     pub space: SpaceDoor,
-}
-
-/// The properties that matter to an open volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VolumeProperties {
-    /// `readonly`.
-    pub is_read_only: bool,
-    /// `sync`.
-    pub sync: SyncPolicy,
-    /// `logbias`.
-    pub log_bias: LogBias,
-}
-
-impl Default for VolumeProperties {
-    fn default() -> VolumeProperties {
-        VolumeProperties {
-            is_read_only: false,
-            sync: SyncPolicy::Standard,
-            log_bias: LogBias::Latency,
-        }
-    }
 }
 
 /// When a change is durable.
@@ -68,7 +46,9 @@ pub struct Volume {
     pub(crate) log: Option<Arc<IntentLog>>,
     pub(crate) space: SpaceDoor,
     pub(crate) size: AtomicU64,
-    properties: RwLock<VolumeProperties>,
+    properties: PackedProperties,
+    /// `volblocksize`, in bytes, which never changes.
+    block_size: u64,
     /// A range is taken from before the transaction of a change is opened until its record is in
     /// the log: records of changes that overlap are in the order of the changes. Those of the
     /// object are made by one txg after the other, as the next one is opened when the last
@@ -83,6 +63,7 @@ impl Volume {
     /// When it has no data object, or that cannot be read.
     pub fn open(parts: VolumeParts, operation: &Operation) -> Result<Arc<Volume>, ObjectError> {
         let data = parts.set.object(VOLUME_DATA, operation)?;
+        let block_size = data.block_size().get();
         let volume = Arc::new(Volume {
             data,
             set: parts.set,
@@ -90,7 +71,8 @@ impl Volume {
             log: parts.log,
             space: parts.space,
             size: AtomicU64::new(parts.size_bytes),
-            properties: RwLock::new(ranks::PROPERTIES, parts.properties),
+            properties: PackedProperties::new(parts.properties),
+            block_size,
             changes: ChangedRanges::new(),
         });
         if let Some(log) = &volume.log {
@@ -108,12 +90,12 @@ impl Volume {
 
     /// `volblocksize`, in bytes.
     pub fn block_size(&self) -> u64 {
-        self.data.block_size().get()
+        self.block_size
     }
 
     /// Whether changes are refused.
     pub fn is_read_only(&self) -> bool {
-        self.txgs.is_none() || self.properties.read().is_read_only
+        self.txgs.is_none() || self.properties.load().is_read_only
     }
 
     /// Whether it can be changed, if its properties let it be.
@@ -133,7 +115,7 @@ impl Volume {
 
     /// Its properties, as they are now.
     pub fn properties(&self) -> VolumeProperties {
-        *self.properties.read()
+        self.properties.load()
     }
 
     /// Changes its properties. True if that changes whether it is read-only.
@@ -141,7 +123,7 @@ impl Volume {
         if let Some(log) = &self.log {
             log.set_bias(properties.log_bias);
         }
-        let old = std::mem::replace(&mut *self.properties.write(), properties);
+        let old = self.properties.swap(properties);
         self.txgs.is_some() && old.is_read_only != properties.is_read_only
     }
 
@@ -217,7 +199,6 @@ impl Volume {
         durable: Durable,
         operation: &Operation,
     ) -> Result<(), VolumeError> {
-        // The lock is released before the wait.
         let sync = self.properties().sync;
         match (sync, durable) {
             (SyncPolicy::Disabled, _) | (SyncPolicy::Standard, Durable::Later) => Ok(()),
