@@ -8,7 +8,7 @@ use crate::sending::Sender;
 use crate::transmission::Export;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tarn_engine::Engine;
 use tarn_engine::files::ClientId;
@@ -29,7 +29,6 @@ pub(crate) struct Connection {
     negotiation: Mutex<Negotiation>,
     export: OnceLock<Export>,
     has_message: AtomicBool,
-    /// How many bytes commands move that are being carried out.
     moving: Arc<Moving>,
     security: Security,
     tell: Told,
@@ -43,17 +42,16 @@ pub(crate) struct Told {
     pub(crate) on_end: Box<dyn Fn() + Send + Sync>,
 }
 
+/// How many bytes commands move that are being carried out. A command enters and leaves without a
+/// lock, unless there are too many.
 #[derive(Default)]
 struct Moving {
-    now: Mutex<Amount>,
-    fewer: Condvar,
-}
-
-#[derive(Default)]
-struct Amount {
-    bytes: u64,
+    bytes: AtomicU64,
     /// How many threads wait until there are fewer.
-    waiting: u32,
+    waiting: AtomicU32,
+    /// Held by a thread that looks whether it has to wait.
+    looks: Mutex<()>,
+    fewer: Condvar,
 }
 
 /// The bytes of one command.
@@ -66,35 +64,38 @@ impl Moving {
     /// Waits until the command may be carried out beside the others; before that calls
     /// `before_wait`.
     fn enter(self: &Arc<Self>, bytes: u64, before_wait: impl Fn()) -> Moved {
-        let most = u64::from(TRANSFER_BYTES_MAX);
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        while now.bytes > 0 && now.bytes + bytes > most {
-            now.waiting += 1;
-            drop(now);
+        if !self.may_enter(bytes) {
             before_wait();
-            now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-            if now.bytes == 0 || now.bytes + bytes <= most {
-                now.waiting -= 1;
-                break;
+            let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+            // A command that leaves after this is counted tells it; one that left before is seen.
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            while !self.may_enter(bytes) {
+                looks = (self.fewer.wait(looks)).unwrap_or_else(PoisonError::into_inner);
             }
-            now = self.fewer.wait(now).unwrap_or_else(PoisonError::into_inner);
-            now.waiting -= 1;
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
         }
-        now.bytes += bytes;
         Moved {
             moving: self.clone(),
             bytes,
         }
+    }
+
+    /// Counts a command, if there is room for it.
+    fn may_enter(&self, bytes: u64) -> bool {
+        let most = u64::from(TRANSFER_BYTES_MAX);
+        let more = |now: u64| (now == 0 || now + bytes <= most).then_some(now + bytes);
+        let entered = (self.bytes).fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        entered.is_ok()
     }
 }
 
 impl Drop for Moved {
     fn drop(&mut self) {
         let moving = &self.moving;
-        let mut now = moving.now.lock().unwrap_or_else(PoisonError::into_inner);
-        now.bytes -= self.bytes;
-        // Telling no thread takes a call of the system as well.
-        if now.waiting > 0 {
+        let before = moving.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        assert!(before >= self.bytes, "each command is counted once");
+        if moving.waiting.load(Ordering::SeqCst) > 0 {
+            let _looks = moving.looks.lock().unwrap_or_else(PoisonError::into_inner);
             moving.fewer.notify_all();
         }
     }
@@ -303,5 +304,48 @@ impl Source for Connection {
             let _ = self.engine.release_volume(export.volume());
         }
         (self.tell.on_end)();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_wait_while_others_move_as_much_as_may_be() {
+        let (moving, most) = (Arc::new(Moving::default()), u64::from(TRANSFER_BYTES_MAX));
+        let none = || panic!("there is room");
+        let (first, second) = (moving.enter(most - 9, none), moving.enter(9, none));
+        let waits = Arc::new(AtomicBool::new(false));
+        let (shared, told) = (moving.clone(), waits.clone());
+        let third = std::thread::spawn(move || {
+            shared.enter(10, || told.store(true, Ordering::SeqCst));
+        });
+        while moving.waiting.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        drop(second);
+        assert!(waits.load(Ordering::SeqCst) && !third.is_finished());
+        drop(first);
+        third.join().unwrap();
+        assert_eq!(moving.bytes.load(Ordering::SeqCst), 0);
+        // One that is larger than that is carried out alone.
+        drop(moving.enter(2 * most, none));
+    }
+
+    #[test]
+    fn no_thread_waits_for_ever() {
+        let (moving, most) = (Arc::new(Moving::default()), u64::from(TRANSFER_BYTES_MAX));
+        std::thread::scope(|scope| {
+            for share in 1..5 {
+                let moving = &moving;
+                scope.spawn(move || {
+                    for step in 1..2000 {
+                        drop(moving.enter(most / share / (step % 3 + 1), || {}));
+                    }
+                });
+            }
+        });
+        assert_eq!(moving.bytes.load(Ordering::SeqCst), 0);
     }
 }
