@@ -738,8 +738,10 @@ impl ObjectSet {
         // A micro ZAP begins with the smallest block.
         let dnode = NewObject::plain(ObjectType::UserUsed, 0).dnode();
         let object = Object::new(self.context.clone(), account, dnode, false);
-        *self.accounts[index].lock() = Some(object.clone());
-        ObjectZap::make(&object, tx, NewZap::micro(self), operation)
+        let made = ObjectZap::make(&object, tx, NewZap::micro(self), operation)?;
+        // Others find it from now on: without the header it would be damaged for them.
+        *self.accounts[index].lock() = Some(object);
+        Ok(made)
     }
 
     /// Has the set stored with this group although no object of it has changed: its log has.
