@@ -5,8 +5,9 @@
 //! fourteen packed columns (`column_packing.rs`): the times between ends, latency, size, offset,
 //! object, the origin, and the eight stages as records hold them. An origin is one number for
 //! dataset, client, user, kind, protocol and outcome together, since few combinations of them
-//! occur. A query unpacks only the columns that it asks for, and only blocks whose times are in its
-//! range.
+//! occur. Objects are rotated by a bit: missing names, which have the highest one, are small
+//! numbers then. A query unpacks only the columns that it asks for, and only blocks whose times are
+//! in its range.
 //!
 //! # Invariants
 //! - A block gives back the operations that went in, number for number.
@@ -143,7 +144,13 @@ impl Segment {
         for (place, column) in DIRECT.into_iter().enumerate() {
             let packed = next(place + 1);
             if wanted.has(column) {
-                unpack(packed, count, batch.numbers_mut(column));
+                let numbers = batch.numbers_mut(column);
+                unpack(packed, count, numbers);
+                if column == Column::Object {
+                    for number in &mut numbers[..count] {
+                        *number = number.rotate_right(1);
+                    }
+                }
             }
         }
         self.unpack_origins(next(ORIGIN), count, wanted, batch);
@@ -221,6 +228,12 @@ fn pack_block(batch: &Batch, origins: &mut KeyTable<2>, bytes: &mut Vec<u8>) -> 
     }
     add(0, &numbers[..count]);
     for (place, column) in DIRECT.into_iter().enumerate() {
+        if column == Column::Object {
+            let objects = batch.numbers(column).iter();
+            (numbers.iter_mut().zip(objects)).for_each(|(n, object)| *n = object.rotate_left(1));
+            add(place + 1, &numbers[..count]);
+            continue;
+        }
         add(place + 1, &batch.numbers(column)[..count]);
     }
     for (place, number) in numbers[..count].iter_mut().enumerate() {

@@ -3,12 +3,14 @@
 //! # Mechanism
 //! Records have numbers of clients, datasets and files. The engine and the front ends know their
 //! names, and hand them down as a [`ValueNames`] with each predicate. Where there is no name, `#17`
-//! means the number 17, and `#3:42` object 42 of dataset 3.
+//! means the number 17, `#3:42` object 42 of dataset 3, and `#3:missing-7` a name that was looked
+//! for there in vain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tarn_probe::{
-    ClientId, DatasetId, DeviceNumber, IoPriority, OperationKind, Outcome, Protocol, Stage,
+    ClientId, DatasetId, DeviceNumber, IoPriority, MISSING_NAME, OperationKind, Outcome, Protocol,
+    Stage,
 };
 
 use crate::field::{Cause, Field, NO_CLASS, NO_STAGE, Values, class_number};
@@ -104,9 +106,7 @@ impl ValueNames {
         match fixed.iter().find(|(_, number)| u128::from(*number) == key) {
             Some((name, _)) => (*name).to_owned(),
             None if field == Field::Device && key == 0 => "none".to_owned(),
-            None if field == Field::File => {
-                format!("#{}:{}", key >> 64, key & u128::from(u64::MAX))
-            }
+            None if field == Field::File => file_by_number(key),
             None if field.values() == Values::Ids => key.to_string(),
             None => format!("#{key}"),
         }
@@ -161,6 +161,18 @@ fn other_spelling(field: Field, text: &str) -> &str {
     }
 }
 
+/// Before the number of a name that was looked for in vain.
+const MISSING: &str = "missing-";
+
+/// A file, or a name that was looked for in vain, as a predicate takes it.
+fn file_by_number(key: u128) -> String {
+    let object = u64::try_from(key & u128::from(u64::MAX)).expect("masked to 64 bits");
+    match object & MISSING_NAME {
+        0 => format!("#{}:{object}", key >> 64),
+        bit => format!("#{}:{MISSING}{}", key >> 64, object ^ bit),
+    }
+}
+
 /// What `#17`, `#3:42`, or for a user `1000`, means.
 fn key_of_number(field: Field, text: &str) -> Option<u128> {
     let small = |text: &str| text.parse::<u32>().ok().map(u128::from);
@@ -170,8 +182,15 @@ fn key_of_number(field: Field, text: &str) -> Option<u128> {
         Field::Client | Field::Dataset | Field::Device => small(text.strip_prefix('#')?),
         Field::File => {
             let (dataset, object) = text.strip_prefix('#')?.split_once(':')?;
-            let object = object.parse::<u64>().ok()?;
-            Some(small(dataset)? << 64 | u128::from(object))
+            let (object, bits) = match object.strip_prefix(MISSING) {
+                Some(name) => (name, MISSING_NAME),
+                None => (object, 0),
+            };
+            let object = object
+                .parse::<u64>()
+                .ok()
+                .filter(|n| n & MISSING_NAME == 0)?;
+            Some(small(dataset)? << 64 | u128::from(object | bits))
         }
         _ => None,
     }
@@ -208,6 +227,7 @@ mod tests {
             (Field::Dataset, 4),
             (Field::File, file),
             (Field::File, file + 1),
+            (Field::File, file + 1 + (1 << 63)),
             (Field::Operation, 18),
             (Field::Cause, 0),
             (Field::SlowestStage, 8),

@@ -5,7 +5,8 @@
 //! attributes lead to the root, as for `zpool status -v` and `zfs diff`, so a path is found right
 //! after a restart. It begins with the mount point, or with `DATASET:` where that is not mounted; a
 //! volume has the name of its dataset. Only what is shown is looked up. A file that is gone keeps
-//! the path under which it was shown last, with ` (deleted)`.
+//! the path under which it was shown last, with ` (deleted)`. A name that was looked for in vain
+//! has the path of its directory and ` (missing)` behind it.
 //!
 //! # Invariants
 //! - A pool that does not answer is not waited for: its files have the paths that are known.
@@ -21,10 +22,15 @@ use tarn_dataset::contents;
 use tarn_object::ObjectSet;
 use tarn_posix::MountError;
 use tarn_posix::diff::paths_of;
-use tarn_probe::{DatasetId, NamedDataset, Operation, dataset_number, named_dataset};
+use tarn_probe::{
+    DatasetId, MISSING_NAME, MissingName, NamedDataset, Operation, dataset_number, missing_name,
+    missing_number, named_dataset,
+};
 
 /// What follows the path of a file that is gone.
 const DELETED: &str = " (deleted)";
+/// What follows the path of a name that was looked for in vain.
+const MISSING: &str = " (missing)";
 /// The object of a volume that has its contents.
 const VOLUME_OBJECT: u64 = 1;
 
@@ -37,8 +43,29 @@ struct Paths {
 }
 
 impl Engine {
-    /// The paths of files that records name. Those that are neither found nor known are missing.
+    /// The paths of files, and of names that were looked for in vain, that records name. Those that
+    /// are neither found nor known are left out.
     pub fn file_paths(&self, files: &BTreeSet<FileKey>) -> BTreeMap<FileKey, String> {
+        let (names, mut files): (BTreeSet<FileKey>, BTreeSet<FileKey>) = (files.iter())
+            .copied()
+            .partition(|(_, object)| object & MISSING_NAME != 0);
+        let names: Vec<_> = (names.into_iter())
+            .filter_map(|key| Some((key, missing_name(key.1)?)))
+            .collect();
+        let directory = |name: &MissingName| (name.dataset, name.directory);
+        files.extend(names.iter().map(|(_, name)| directory(name)));
+        let mut found = self.paths_of_files(&files);
+        for (key, name) in names {
+            if let Some(above) = found.get(&directory(&name)) {
+                let path = below(above, &text_of(&name.name));
+                self.known_paths.lock().keep(key, &path);
+                found.insert(key, path + MISSING);
+            }
+        }
+        found
+    }
+
+    fn paths_of_files(&self, files: &BTreeSet<FileKey>) -> BTreeMap<FileKey, String> {
         let mut by_dataset: BTreeMap<DatasetId, Vec<u64>> = BTreeMap::new();
         for (dataset, object) in files {
             by_dataset.entry(*dataset).or_default().push(*object);
@@ -96,17 +123,51 @@ impl Engine {
     }
 
     /// The files that a path means: the one that has it now, and those that had it when they were
-    /// shown.
+    /// shown. With ` (missing)`, and where there is no file, the lookups of it in vain.
     pub fn files_at(&self, path: &str, operation: &Operation) -> BTreeMap<FileKey, String> {
-        let text = path.strip_suffix(DELETED).unwrap_or(path);
-        let known: BTreeSet<FileKey> = {
-            let known = self.known_paths.lock();
-            let files = known.files(|known| known == text);
-            files.map(|(file, _)| file).collect()
+        let mut files = match path.strip_suffix(MISSING) {
+            Some(text) => self.lookups_in_vain(text, operation),
+            None => BTreeSet::new(),
         };
-        let now = self.file_at(text, operation).into_iter();
-        let files = known.into_iter().chain(now);
-        files.map(|file| (file, path.to_owned())).collect()
+        let text = path.strip_suffix(DELETED).unwrap_or(path);
+        files.extend(self.known_files_at(text, |object| object & MISSING_NAME == 0));
+        files.extend(self.file_at(text, operation));
+        if files.is_empty() {
+            files = self.lookups_in_vain(text, operation);
+        }
+        files
+            .into_iter()
+            .map(|file| (file, path.to_owned()))
+            .collect()
+    }
+
+    /// The keys of lookups that found nothing at this path.
+    fn lookups_in_vain(&self, path: &str, operation: &Operation) -> BTreeSet<FileKey> {
+        let mut found: BTreeSet<FileKey> =
+            self.known_files_at(path, |object| object & MISSING_NAME != 0);
+        let Some((above, name)) = path.rsplit_once('/') else {
+            return found;
+        };
+        // The root of a file system that is not mounted is `DATASET:/`.
+        let above = match above {
+            "" => "/".to_owned(),
+            above if above.ends_with(':') => format!("{above}/"),
+            above => above.to_owned(),
+        };
+        let mut directories = self.known_files_at(&above, |object| object & MISSING_NAME == 0);
+        directories.extend(self.file_at(&above, operation));
+        for (dataset, directory) in directories {
+            let number = missing_number(dataset, directory, name.as_bytes());
+            found.extend(number.map(|number| (dataset, number)));
+        }
+        found
+    }
+
+    /// The files that were shown with this path, of those whose object is wanted.
+    fn known_files_at(&self, path: &str, is_wanted: impl Fn(u64) -> bool) -> BTreeSet<FileKey> {
+        let known = self.known_paths.lock();
+        let files = known.files(|known| known == path).map(|(file, _)| file);
+        files.filter(|(_, object)| is_wanted(*object)).collect()
     }
 
     /// The files whose paths are known and begin so.
@@ -202,6 +263,15 @@ fn joined(prefix: &str, path: &[u8]) -> String {
     }
 }
 
+/// The path of a name in a directory.
+fn below(directory: &str, name: &str) -> String {
+    let directory = directory.strip_suffix(DELETED).unwrap_or(directory);
+    match directory.ends_with('/') {
+        true => format!("{directory}{name}"),
+        false => format!("{directory}/{name}"),
+    }
+}
+
 fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -219,5 +289,7 @@ mod tests {
         assert_eq!(joined("tank/home:", b"/a"), "tank/home:/a");
         assert_eq!(joined("tank/home:", b"/"), "tank/home:/");
         assert_eq!(joined("", b"tank/volume"), "tank/volume");
+        assert_eq!(below("tank/home:/", "a"), "tank/home:/a");
+        assert_eq!(below("/tank/home (deleted)", "a"), "/tank/home/a");
     }
 }

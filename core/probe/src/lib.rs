@@ -12,10 +12,11 @@
 //! is counted in the log-linear histograms of its kind and its dataset (`statistics.rs`,
 //! `histogram.rs`). Rings take records only while a collector drains them. The clients and datasets
 //! that records name by number have their names in two tables (`client_table.rs`,
-//! `dataset_table.rs`). What layers count besides hangs in a tree `module:instance:name:statistic`
-//! (`registry.rs`), which `tarn kstat` prints. Devices have their own set of histograms
-//! (`vdev_statistics.rs`), from which `zpool iostat -w -r -q` is drawn; a request to a device has a
-//! record of its own (`device_io.rs`).
+//! `dataset_table.rs`), and so have names that were asked for in vain (`missing_names.rs`). What
+//! layers count besides hangs in a tree `module:instance:name:statistic` (`registry.rs`), which
+//! `tarn kstat` prints. Devices have their own set of histograms (`vdev_statistics.rs`), from which
+//! `zpool iostat -w -r -q` is drawn; a request to a device has a record of its own
+//! (`device_io.rs`).
 //!
 //! # Invariants
 //! - Counters only grow. A rate is the difference of two readings, so nothing is ever reset or
@@ -33,6 +34,7 @@ mod device_io;
 mod device_table;
 mod histogram;
 mod kind;
+mod missing_names;
 mod operation;
 mod pattern;
 mod record;
@@ -49,6 +51,7 @@ pub use device_io::DeviceIo;
 pub use device_table::{DeviceNumber, device_number, named_devices};
 pub use histogram::{BUCKET_COUNT, Histogram, HistogramSnapshot, SUB_BITS};
 pub use kind::{OperationKind, Outcome, Protocol, Stage};
+pub use missing_names::{MISSING_NAME, MissingName, missing_name, missing_number};
 pub use operation::{Clock, HolderId, Operation, StageTimer, What, Who};
 pub use record::{ClientId, OperationRecord, RECORD_BYTES, pack_stage_ns, unpack_stage_ns};
 pub use recorder::{Collector, Recorder, RecorderTotals, recorder};

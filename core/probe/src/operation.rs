@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use crate::dataset_table::DatasetId;
 use crate::kind::{OperationKind, Outcome, Protocol, Stage};
+use crate::missing_names;
 use crate::record::{ClientId, OperationRecord};
 use crate::recorder::recorder;
 use crate::statistics::OperationStatistics;
@@ -87,6 +88,8 @@ pub struct Operation {
     what: What,
     stages_ns: [AtomicU64; Stage::COUNT],
     outcome: AtomicU16,
+    /// The number of the name that it looked for in vain, 0 if there is none.
+    missing_name: AtomicU64,
 }
 
 impl Operation {
@@ -105,6 +108,7 @@ impl Operation {
             what,
             stages_ns: Default::default(),
             outcome: AtomicU16::new(0),
+            missing_name: AtomicU64::new(0),
         }
     }
 
@@ -202,6 +206,13 @@ impl Operation {
         self.outcome.load(Ordering::Relaxed) & outcome.bit() != 0
     }
 
+    /// It fails, as the directory that it is about has no such name: its record is about the name
+    /// instead.
+    pub fn found_no_name(&self, name: &[u8]) {
+        let number = missing_names::intern(self.what.dataset, self.what.object, name);
+        self.missing_name.store(number, Ordering::Relaxed);
+    }
+
     /// Says what was really read or written, where that is known only at the end.
     pub fn set_size(&mut self, size: u64) {
         self.what.size = size;
@@ -224,11 +235,18 @@ impl Operation {
     /// What it looks like if it ends at `now_ns`.
     fn record(&self, now_ns: u64) -> OperationRecord {
         let stages_ns = std::array::from_fn(|i| self.stages_ns[i].load(Ordering::Relaxed));
+        let what = match self.missing_name.load(Ordering::Relaxed) {
+            0 => self.what,
+            object => What {
+                object,
+                ..self.what
+            },
+        };
         OperationRecord::new(
             self.started_ns,
             now_ns.saturating_sub(self.started_ns),
             &self.who,
-            &self.what,
+            &what,
             self.outcome.load(Ordering::Relaxed),
             &stages_ns,
         )
@@ -318,6 +336,23 @@ mod tests {
             (42, 8192, 4096)
         );
         assert_eq!((record.client, record.user), (ClientId(7), 1000));
+    }
+
+    #[test]
+    fn a_lookup_in_vain_is_about_the_name() {
+        let directory = What::plain(OperationKind::Lookup, DatasetId(901), 34);
+        let look_up = || Operation::begin(clock, Who::INTERNAL, directory);
+        let (first, second, third) = (look_up(), look_up(), look_up());
+        first.found_no_name(b".elinks");
+        second.found_no_name(b".elinks");
+        let record = first.finish();
+        assert_eq!(second.finish().object, record.object);
+        assert_eq!(third.finish().object, 34);
+        let found = crate::missing_name(record.object).unwrap();
+        assert_eq!((found.dataset, found.directory), (DatasetId(901), 34));
+        assert_eq!(&*found.name, b".elinks");
+        let number = crate::missing_number(DatasetId(901), 34, b".elinks");
+        assert_eq!(number, Some(record.object));
     }
 
     #[test]

@@ -38,7 +38,8 @@ pub struct OperationRecord {
     pub started_ns: u64,
     /// Where in the object, in bytes.
     pub offset: u64,
-    /// The object (file) number.
+    /// The object (file) number; with [`MISSING_NAME`](crate::MISSING_NAME) the number of a name
+    /// that was looked for in vain.
     pub object: u64,
     latency: u32,
     /// How many bytes; `u32::MAX` if more than that.

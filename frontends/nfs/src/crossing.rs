@@ -38,12 +38,13 @@ impl Asker<'_> {
         if name == b".." && directory.id == realm.files().root() {
             return self.above(directory);
         }
-        let attributes = directory.files().lookup(
+        let found = directory.files().lookup(
             &directory.credentials,
             directory.id,
             name,
             directory.operation(),
-        )?;
+        );
+        let attributes = found.inspect_err(|error| directory.note_missing(name, error))?;
         let here = |attributes| Found {
             realm: realm.clone(),
             attributes,

@@ -159,6 +159,13 @@ impl FileCall {
             .expect("it is there until the call is dropped")
     }
 
+    /// The record of the call is about the name in this directory, if it was not found.
+    pub(crate) fn note_missing(&self, name: &[u8], error: &PosixError) {
+        if matches!(error, PosixError::NotFound) {
+            self.operation().found_no_name(name);
+        }
+    }
+
     /// The attributes of the file as they are now.
     pub(crate) fn attributes(&self) -> Result<Attributes, PosixError> {
         self.attributes_of(self.id)

@@ -9,7 +9,10 @@ use crate::messages::analytics::{OperationList, Operations, Order, Percentiles, 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use tarn_analytics::{Cause, Field, ValueNames};
-use tarn_probe::{DatasetId, HistogramSnapshot, Operation, OperationRecord, Outcome, Stage};
+use tarn_probe::{
+    DatasetId, HistogramSnapshot, MISSING_NAME, Operation, OperationRecord, Outcome, Stage,
+    missing_name,
+};
 
 /// Most operations of a reply.
 const LISTED_MAX: u32 = 10_000;
@@ -75,6 +78,15 @@ fn file_of(record: &OperationRecord) -> Option<u128> {
     (record.dataset != DatasetId::NONE && record.object != 0).then_some(key)
 }
 
+/// The object that an operation is about: of a lookup in vain the directory, 0 if its name is
+/// forgotten.
+fn object_of(record: &OperationRecord) -> u64 {
+    match record.object & MISSING_NAME {
+        0 => record.object,
+        _ => missing_name(record.object).map_or(0, |name| name.directory),
+    }
+}
+
 fn percentiles(latency: &HistogramSnapshot, slowest_ns: Option<u64>) -> Percentiles {
     let max = slowest_ns.unwrap_or_else(|| latency.permille(1000));
     // The end of a bucket may be beyond the slowest operation.
@@ -112,7 +124,7 @@ fn told(record: &OperationRecord, names: &ValueNames, clock: WallClock) -> Told 
         client: names.name(Field::Client, record.client.0.into()),
         user: names.name(Field::User, record.user.into()),
         dataset,
-        object: record.object,
+        object: object_of(record),
         file: file_of(record).map(|file| names.name(Field::File, file)),
         offset: record.offset,
         size: record.size.into(),

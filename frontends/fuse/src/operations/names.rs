@@ -43,7 +43,12 @@ impl Call<'_> {
                     false => Err(Errno::ACCESS),
                 }
             }
-            Err(error) => Err(refused(error)),
+            Err(error) => {
+                if matches!(error, PosixError::NotFound) {
+                    self.operation.found_no_name(name);
+                }
+                Err(refused(error))
+            }
         }
     }
 

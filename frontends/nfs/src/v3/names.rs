@@ -146,7 +146,7 @@ impl Asker<'_> {
             let files = directory.files();
             files.unlink(&directory.credentials, directory.id, name.name, operation)
         });
-        answer_removed(directory, removed, &seen, out)
+        answer_removed(directory, name.name, removed, &seen, out)
     }
 
     pub(super) fn remove_directory(&self, mut arguments: Arguments<'_>, out: &mut Writer) -> Done {
@@ -157,7 +157,7 @@ impl Asker<'_> {
             let files = directory.files();
             files.remove_directory(&directory.credentials, directory.id, name.name, operation)
         });
-        answer_removed(directory, removed, &seen, out)
+        answer_removed(directory, name.name, removed, &seen, out)
     }
 
     pub(super) fn rename(&self, mut arguments: Arguments<'_>, out: &mut Writer) -> Done {
@@ -406,13 +406,15 @@ fn answer_made(
 /// The result of a procedure that removes a name.
 fn answer_removed(
     directory: FileCall,
+    name: &[u8],
     removed: Result<(), PosixError>,
     seen: &tarn_engine::files::Witnessed,
     out: &mut Writer,
 ) -> Done {
     match removed {
         Ok(()) => put_wcc(out, &directory, seen),
-        Err(PosixError::NotFound) => {
+        Err(error @ PosixError::NotFound) => {
+            directory.note_missing(name, &error);
             return Err(Shape::Wcc.fail(Status::NOENT, Some(directory)));
         }
         Err(error) => return Err(Shape::Wcc.fail(of_handle(error), Some(directory))),

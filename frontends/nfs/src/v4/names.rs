@@ -214,7 +214,8 @@ impl Compound<'_> {
         let directory = self.writable(OperationKind::Remove)?;
         let before = directory.attributes().map_err(of_handle)?;
         let (files, id, user) = (directory.files(), directory.id, &directory.credentials);
-        let found = files.lookup(user, id, name, directory.operation())?;
+        let found = files.lookup(user, id, name, directory.operation());
+        let found = found.inspect_err(|error| directory.note_missing(name, error))?;
         if directory.realm.junction(found.id).is_some() {
             return Err(Status::FILE_OPEN);
         }

@@ -1,0 +1,106 @@
+//! What records of calls of NFS tell of them, asked for as `tarn analytics` does.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use support::Bench;
+use support::client4::{Client4, Operations};
+use tarn_administration::administration::{Administration, Call};
+use tarn_administration::messages::analytics::{Query, When};
+use tarn_engine::analytics::Analytics;
+use tarn_engine::files::monotonic_ns;
+
+const NOENT: u32 = 2;
+/// `OP_LOOKUP` of RFC 8881.
+const LOOKUP: u32 = 15;
+const OPTIONS: &str = "rw,no_root_squash,insecure";
+
+/// The rings are those of the process: one test at a time drains them.
+fn rings() -> MutexGuard<'static, ()> {
+    static RINGS: Mutex<()> = Mutex::new(());
+    RINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A server with the share `tank/a`, whose operations are kept.
+fn bench() -> (Bench, Arc<Analytics>) {
+    let bench = Bench::new();
+    assert_eq!(bench.create("tank/a", &[("sharenfs", OPTIONS)]), [""; 0]);
+    let analytics = Arc::new(Analytics::new(0));
+    analytics.pass(monotonic_ns());
+    bench.engine.answer_from(analytics.clone());
+    (bench, analytics)
+}
+
+/// The operations of a statement by key.
+fn counted(bench: &Bench, analytics: &Analytics, statement: &str) -> BTreeMap<String, u64> {
+    analytics.pass(monotonic_ns());
+    let when = When {
+        last: Some(600.0),
+        ..When::default()
+    };
+    let request = Query::of(statement, when);
+    let answer = bench
+        .administrator
+        .analytics_query(&Call::default(), request);
+    let answer = answer.unwrap();
+    let groups = answer.groups.iter();
+    groups
+        .map(|group| (group.key.join(" "), group.sum))
+        .collect()
+}
+
+#[test]
+fn a_file_that_is_asked_for_and_not_there_is_known_by_its_path() {
+    let _rings = rings();
+    let (bench, analytics) = bench();
+    let mut client = bench.client();
+    let root = client.mount(&bench.path("tank/a")).unwrap();
+    let home = client.make_directory(&root, "home", 0o755).unwrap();
+    for _ in 0..3 {
+        assert_eq!(client.lookup(&home, ".elinks"), Err(NOENT));
+    }
+    assert_eq!(client.remove(&home, "none"), Err(NOENT));
+    // A rename to a name that is not there succeeds, and is about directories.
+    client.create(&home, "old", 0o644).unwrap();
+    client.rename((&home, "old"), (&home, "new")).unwrap();
+
+    let mut newer = Client4::new(bench.client(), b"one");
+    for _ in 0..2 {
+        let looks_up = Operations::at(&home).with(LOOKUP, |out| {
+            out.opaque(b".elinks");
+        });
+        assert_eq!(newer.status(&looks_up), NOENT);
+    }
+
+    let home = bench.path("tank/a/home");
+    let missing = format!("{home}/.elinks (missing)");
+    let by_file = counted(&bench, &analytics, "nfs.ops[op=lookup][file]");
+    assert_eq!(by_file[&missing], 5);
+    assert!(
+        by_file.keys().all(|file| !file.contains("new")),
+        "{by_file:?}"
+    );
+    let removed = counted(&bench, &analytics, "nfs.ops[op=remove][file]");
+    let expected = (format!("{home}/none (missing)"), 1);
+    assert_eq!(removed, BTreeMap::from([expected]));
+    for file in [missing.clone(), format!("{home}/.elinks")] {
+        let statement = format!("nfs.ops[file=\"{file}\"][version]");
+        let by_version = counted(&bench, &analytics, &statement);
+        let expected = [("nfs3".to_string(), 3), ("nfs4".to_string(), 2)];
+        assert_eq!(by_version, BTreeMap::from(expected), "{file}");
+    }
+
+    // A file that has the name later is another one.
+    let mut client = bench.client();
+    let root = client.mount(&bench.path("tank/a")).unwrap();
+    let folder = client.lookup(&root, "home").unwrap();
+    let made = client.create(&folder, ".elinks", 0o644).unwrap();
+    client.attributes(&made).unwrap();
+    let of_file = format!("nfs.ops[file=\"{home}/.elinks\"][op]");
+    let of_file = counted(&bench, &analytics, &of_file);
+    assert_eq!(of_file, BTreeMap::from([("getattr".to_string(), 1)]));
+    let of_missing = format!("nfs.ops[file=\"{missing}\"][op]");
+    let of_missing = counted(&bench, &analytics, &of_missing);
+    assert_eq!(of_missing, BTreeMap::from([("lookup".to_string(), 5)]));
+}
