@@ -283,6 +283,11 @@ impl FileError {
     pub fn is_not_found(&self) -> bool {
         self.errno.0 == libc::ENOENT
     }
+
+    /// Whether another process has the file locked.
+    pub fn is_locked(&self) -> bool {
+        self.errno.0 == libc::EWOULDBLOCK
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::device::{Device, LeasedDevice, OpenMode};
 use crate::error::{FileError, OpenError};
 use crate::file::{self, DirectoryEntry, FileKind};
 use crate::file_device::{self, Backend, DeviceOptions};
+use crate::file_lock::{self, FileLock};
 use crate::identity::{HostIdentity, parse_hostid};
 use crate::in_threads;
 use crate::layers::{self, DeviceNumber};
@@ -534,6 +535,18 @@ impl Host {
         match self.simulation() {
             None => layers::devices_below(path),
             Some(_) => Vec::new(),
+        }
+    }
+
+    /// Locks a file, which is made if it is not there. A simulated machine has one process, and
+    /// locks nothing.
+    ///
+    /// # Errors
+    /// What the system said; [`FileError::is_locked`] while another process has it locked.
+    pub fn lock_file(&self, path: &Path) -> Result<FileLock, FileError> {
+        match self.simulation() {
+            None => file_lock::lock(path),
+            Some(_) => Ok(FileLock::SIMULATED),
         }
     }
 
