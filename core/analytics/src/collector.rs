@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tarn_host::{Condvar, Host, JoinHandle, Mutex};
+use tarn_host::{Host, Mutex, RepeatingThread, ThreadPlace};
 use tarn_probe::{OperationRecord, Recorder, recorder};
 
 use crate::breakdown::Breakdown;
@@ -64,20 +64,6 @@ struct Pass {
     dropped: u64,
 }
 
-/// The collector thread; it ends when this is dropped.
-#[derive(Debug)]
-pub struct CollectorThread {
-    stop: Arc<Stop>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// Whether a collector thread is to end.
-#[derive(Debug)]
-struct Stop {
-    is_asked: Mutex<bool>,
-    asked: Condvar,
-}
-
 impl Analytics {
     /// An empty one, with a flight recorder of that budget. Nothing is collected until passes are
     /// made.
@@ -92,14 +78,11 @@ impl Analytics {
     }
 
     /// Starts the thread that makes passes. Queries use the processors of this machine.
-    pub fn start(self: &Arc<Self>, host: &Host) -> CollectorThread {
+    pub fn start(self: &Arc<Self>, host: &Host) -> RepeatingThread {
         self.recorder.use_processors(host);
-        let stop = Arc::new(Stop {
-            is_asked: Mutex::new(ranks::STOP, false),
-            asked: Condvar::new(),
-        });
-        let (analytics, clock, stopped) = (self.clone(), host.clone(), stop.clone());
-        let thread = host.spawn("tarn-analytics", move || {
+        let (analytics, clock) = (self.clone(), host.clone());
+        let name = "tarn-analytics";
+        RepeatingThread::start(host, name, ThreadPlace::Plain, move |end| {
             let probes = Probes::register();
             loop {
                 let began_ns = clock.monotonic_ns();
@@ -108,15 +91,11 @@ impl Analytics {
                 analytics.passes.fetch_add(1, Ordering::Relaxed);
                 (analytics.passes_ns).fetch_add(pass_ns, Ordering::Relaxed);
                 probes.passed(pass_ns, &analytics.recorder.state());
-                if stopped.wait(PASS) {
+                if end.comes_within(PASS) {
                     return analytics.end(clock.monotonic_ns());
                 }
             }
-        });
-        CollectorThread {
-            stop,
-            thread: Some(thread),
-        }
+        })
     }
 
     /// The operations held.
@@ -244,44 +223,6 @@ impl Analytics {
         now_ns: u64,
     ) -> Option<LiveResults> {
         self.live.lock().read(id, from_second, now_ns)
-    }
-}
-
-impl Stop {
-    /// Waits for that time, or until the end is asked for; says whether it is.
-    fn wait(&self, time: Duration) -> bool {
-        let mut is_asked = self.is_asked.lock();
-        if !*is_asked {
-            // After a wake without cause the next pass comes early.
-            let _ = self.asked.wait_timeout(&mut is_asked, time);
-        }
-        *is_asked
-    }
-}
-
-impl CollectorThread {
-    /// Ends the thread, and waits until it has ended.
-    ///
-    /// # Panics
-    /// If the thread did.
-    pub fn stop(mut self) {
-        self.tell();
-        if let Some(thread) = self.thread.take()
-            && let Err(panicked) = thread.join()
-        {
-            panicked.resume();
-        }
-    }
-
-    fn tell(&self) {
-        *self.stop.is_asked.lock() = true;
-        self.stop.asked.notify_all();
-    }
-}
-
-impl Drop for CollectorThread {
-    fn drop(&mut self) {
-        self.tell();
     }
 }
 

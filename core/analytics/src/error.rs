@@ -1,5 +1,6 @@
 //! Why a statement or a predicate is refused, and why a query cannot be answered.
 
+use crate::answer_size::AnswerTooLarge;
 use std::fmt;
 
 /// Where in what was given something is wrong.
@@ -147,18 +148,8 @@ pub enum QueryError {
     #[error("the time range is empty, or its columns have no width")]
     EmptyRange,
     /// An answer of that size is not made.
-    #[error(
-        "{columns} columns of {keys} keys are more than an answer has ({cells_max}): \
-         take wider columns, a shorter time, or fewer keys"
-    )]
-    TooLarge {
-        /// Columns asked for.
-        columns: u64,
-        /// Keys asked for.
-        keys: usize,
-        /// What their product may be.
-        cells_max: u64,
-    },
+    #[error("{0}")]
+    TooLarge(#[from] AnswerTooLarge),
     /// More fields to break down by than an answer has, or of the wrong kind.
     #[error("operations are broken down by at most two discrete fields and one numeric field")]
     WrongBreakdown,

@@ -52,6 +52,7 @@
 //!
 //! [`OperationRecord`]: tarn_probe::OperationRecord
 
+mod answer_size;
 mod breakdown;
 mod collector;
 mod column_batch;
@@ -75,8 +76,9 @@ mod statement_text;
 mod tally;
 mod value_names;
 
+pub use answer_size::{AnswerTooLarge, CELLS_MAX, columns_of_answer};
 pub use breakdown::{Breakdown, DISCRETE_MAX, Measure};
-pub use collector::{Analytics, CollectorThread, PassTotals};
+pub use collector::{Analytics, PassTotals};
 pub use column_batch::{BATCH_RECORDS, Batch, Column, ColumnSet, Mask, Numbers};
 pub use compiled::CompiledPredicate;
 pub use coverage::Collected;
@@ -88,9 +90,7 @@ pub use flight_recorder::{
 pub use key_table::Key;
 pub use live::{INSTRUMENTATIONS_MAX, InstrumentationId, LiveResults, LiveSecond};
 pub use predicate::{Comparison, Operator, Predicate};
-pub use query::{
-    Answer, CELLS_MAX, ColumnState, Group, LISTED_MAX, Operations, Order, Query, Series,
-};
+pub use query::{Answer, ColumnState, Group, LISTED_MAX, Operations, Order, Query, Series};
 pub use statement::Statement;
 pub use statement_text::{Statistic, statistics};
 pub use tally::Tally;

@@ -17,6 +17,7 @@ use std::ops::Range;
 
 use tarn_probe::{Histogram, HistogramSnapshot, OperationRecord};
 
+use crate::answer_size::{CELLS_MAX, columns_of_answer};
 use crate::breakdown::{Breakdown, KEY_WORDS_MAX};
 use crate::column_batch::{BATCH_RECORDS, Batch, Column, Mask, Numbers};
 use crate::compiled::CompiledPredicate;
@@ -26,8 +27,6 @@ use crate::flight_recorder::FlightRecorder;
 use crate::key_table::{Key, KeyTable};
 use crate::tally::Tally;
 
-/// Columns times keys of an answer, total and `other` included.
-pub const CELLS_MAX: u64 = 65_536;
 /// Distinct keys that are ranked: 60 MiB. Operations with later keys are in `other`.
 const RANKED_MAX: usize = 1 << 20;
 /// Most operations that are listed at once.
@@ -435,17 +434,7 @@ impl Query {
             true => 0,
             false => self.keys_max,
         };
-        let rows = u64::try_from(keys).unwrap_or(u64::MAX).saturating_add(2);
-        match columns.checked_mul(rows) {
-            Some(cells) if cells <= CELLS_MAX => {
-                Ok(usize::try_from(columns).expect("at most the cells"))
-            }
-            _ => Err(QueryError::TooLarge {
-                columns,
-                keys,
-                cells_max: CELLS_MAX,
-            }),
-        }
+        Ok(columns_of_answer(columns, keys)?)
     }
 
     /// The columns of the meant operations of a batch.

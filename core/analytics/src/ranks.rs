@@ -10,7 +10,5 @@ pub(crate) const PASS: Rank = Rank::new(LEAF + 40, "analytics pass");
 pub(crate) const LIVE: Rank = Rank::new(LEAF + 41, "analytics live");
 /// The segments of the flight recorder.
 pub(crate) const HELD: Rank = Rank::new(LEAF + 42, "flight recorder");
-/// Whether the collector thread is to end.
-pub(crate) const STOP: Rank = Rank::new(LEAF + 43, "analytics stop");
 /// The states of a query under way.
 pub(crate) const STATES: Rank = Rank::new(LEAF + 44, "analytics query");

@@ -319,13 +319,10 @@ fn a_query_with_too_many_columns_is_refused() {
         let query = query("all.ops[op]", FROM_NS, column_ns, columns, keys_max);
         analytics.flight_recorder().answer(&query).map(drop)
     };
-    assert!(matches!(
-        ask(1, 60_000, 10),
-        Err(QueryError::TooLarge { .. })
-    ));
+    assert!(matches!(ask(1, 60_000, 10), Err(QueryError::TooLarge(_))));
     assert!(matches!(
         ask(1, 10, usize::MAX),
-        Err(QueryError::TooLarge { .. })
+        Err(QueryError::TooLarge(_))
     ));
     assert!(matches!(ask(0, 10, 1), Err(QueryError::EmptyRange)));
     assert_eq!(ask(SECOND_NS, 5000, 10), Ok(()));

@@ -14,19 +14,23 @@
 //! # After a crash
 //! A block is there whole or not at all. Seconds are in the tail, except what was not appended yet.
 //! What memory had of minutes and hours is made again of the blocks that came after the last block
-//! of the coarser tier: at most [`REMADE_BLOCKS_MAX`] of them.
+//! of the coarser tier, at most [`UNMADE_BLOCKS_MAX`]. Opening reads none of them, but names
+//! and sizes of files and the tail: a question reads its own series of them, and all of them are
+//! read when the block of the coarser tier is due.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use tarn_host::{Host, Mutex};
+use tarn_host::{FileLock, Host, Mutex};
 
-use crate::block_format::{self, BlockIndex, FIRST_READ_BYTES, SERIES_MAX};
+use crate::archive_contents::Shown;
+use crate::block_format::{self, SERIES_MAX};
+use crate::block_reader::BlockReader;
 use crate::cell::{Cell, Column, SeriesId, SeriesKey};
 use crate::error::{ArchiveError, Skipped, WhySkipped};
 use crate::ranks;
-use crate::shelf::{Shelf, on_disk};
+use crate::shelf::on_disk;
 use crate::tail::{self, Tail};
 use crate::tier::{FileOfArchive, LATEST_S, Tier};
 
@@ -34,45 +38,33 @@ use crate::tier::{FileOfArchive, LATEST_S, Tier};
 pub const DEFAULT_CAP_BYTES: u64 = 4 << 30;
 /// The least cap: an hour of a busy server, and some of each tier.
 pub const LEAST_CAP_BYTES: u64 = 16 << 20;
+/// The file that the process has locked which writes the archive. It is empty.
+const LOCK_NAME: &str = "lock";
 /// So long after its end a block takes seconds once more, for operations that came late.
 const LATE_S: u64 = 3;
-/// Blocks of a finer tier that are read when the archive is opened: an hour of seconds, or a day of
-/// minutes, twice.
-const REMADE_BLOCKS_MAX: usize = 48;
-/// Files that are reported; the others are skipped all the same.
-const SKIPPED_MAX: usize = 256;
+/// Blocks of a finer tier of which columns are made after the archive was opened: an hour of
+/// seconds, or a day of minutes, twice.
+const UNMADE_BLOCKS_MAX: usize = 48;
 
 /// Statistics of a long time, in the files of one directory.
 #[derive(Debug)]
 pub struct Archive {
     host: Host,
-    directory: PathBuf,
+    pub(crate) reader: BlockReader,
     cap_bytes: u64,
     /// `None` if it was opened to be read.
     writer: Option<Mutex<Writer>>,
     shown: Mutex<Shown>,
-    skipped: Mutex<BTreeMap<PathBuf, WhySkipped>>,
 }
 
 /// What the thread that archives needs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Writer {
+    /// Other processes that open the archive to be written are refused.
+    _lock: FileLock,
     tails: BTreeMap<u64, Tail>,
     /// Tails of which the file has more or less than it should: an append failed.
     torn: BTreeSet<u64>,
-}
-
-/// What questions are answered from.
-#[derive(Debug, Default)]
-pub(crate) struct Shown {
-    pub(crate) shelf: Shelf,
-    /// Columns that are in no block, of each tier.
-    pub(crate) open: BTreeMap<Tier, BTreeMap<u64, Arc<Column>>>,
-    tail_bytes: u64,
-    /// The second that was appended last. The clock may have been set back since others were.
-    now_s: u64,
-    /// Seconds and blocks that could not be written.
-    refused: u64,
 }
 
 /// How an archive is.
@@ -94,12 +86,35 @@ pub struct ArchiveState {
     pub refused: u64,
 }
 
+impl Writer {
+    fn of(lock: FileLock) -> Writer {
+        Writer {
+            _lock: lock,
+            tails: BTreeMap::new(),
+            torn: BTreeSet::new(),
+        }
+    }
+}
+
+/// Keeps other processes from writing the archive of a directory.
+fn lock(host: &Host, directory: &Path) -> Result<FileLock, ArchiveError> {
+    let path = directory.join(LOCK_NAME);
+    host.lock_file(&path)
+        .map_err(|error| match error.is_locked() {
+            true => ArchiveError::InUse {
+                directory: directory.to_owned(),
+                holder: host.lock_holder(&path),
+            },
+            false => ArchiveError::File(error),
+        })
+}
+
 impl Archive {
     /// Opens an archive to be written and read, or makes one. One process at a time does.
     ///
     /// # Errors
-    /// A directory that cannot be made or listed, a cap below [`LEAST_CAP_BYTES`]. Files that are
-    /// damaged are no error: [`Archive::skipped`].
+    /// A directory that cannot be made or listed, or that another process archives in; a cap below
+    /// [`LEAST_CAP_BYTES`]. Files that are damaged are no error: [`Archive::skipped`].
     pub fn open(host: &Host, directory: &Path, cap_bytes: u64) -> Result<Archive, ArchiveError> {
         if cap_bytes < LEAST_CAP_BYTES {
             return Err(ArchiveError::CapTooSmall {
@@ -108,7 +123,7 @@ impl Archive {
             });
         }
         host.create_directories(directory)?;
-        let writer = Mutex::new(ranks::WRITER, Writer::default());
+        let writer = Mutex::new(ranks::WRITER, Writer::of(lock(host, directory)?));
         let archive = Archive::empty(host, directory, cap_bytes, Some(writer));
         archive.load()?;
         Ok(archive)
@@ -132,22 +147,16 @@ impl Archive {
     ) -> Archive {
         Archive {
             host: host.clone(),
-            directory: directory.to_owned(),
+            reader: BlockReader::new(host, directory),
             cap_bytes,
             writer,
             shown: Mutex::new(ranks::SHOWN, Shown::default()),
-            skipped: Mutex::new(ranks::SKIPPED, BTreeMap::new()),
         }
     }
 
     /// The files that are not used, and why.
     pub fn skipped(&self) -> Vec<Skipped> {
-        let skipped = self.skipped.lock();
-        let report = |(path, why): (&PathBuf, &WhySkipped)| Skipped {
-            path: path.clone(),
-            why: *why,
-        };
-        skipped.iter().map(report).collect()
+        self.reader.skipped()
     }
 
     /// How it is now.
@@ -175,7 +184,7 @@ impl Archive {
     /// collected.
     pub fn append(&self, mut second: Column) -> Result<(), ArchiveError> {
         let Some(writer) = &self.writer else {
-            let directory = self.directory.clone();
+            let directory = self.reader.directory().to_owned();
             return Err(ArchiveError::ReadOnly { directory });
         };
         let series = second.cells.len();
@@ -222,7 +231,7 @@ impl Archive {
         let (before, after) = (tail.bytes, tail.bytes + bytes_of(frame.len()));
         let appended = match self.make_room(on_disk(after) - on_disk(before)) {
             true => {
-                let path = self.path(FileOfArchive::Tail(block_s));
+                let path = self.reader.path(FileOfArchive::Tail(block_s));
                 let appended = self.host.append_to_file(&path, &frame);
                 appended.map_err(ArchiveError::File)
             }
@@ -258,7 +267,7 @@ impl Archive {
         if !self.make_room(on_disk(anew.bytes)) {
             return Err(ArchiveError::NoRoom { bytes: anew.bytes });
         }
-        let path = self.path(FileOfArchive::Tail(block_s));
+        let path = self.reader.path(FileOfArchive::Tail(block_s));
         self.host.write_file_atomically(&path, &contents)?;
         writer.torn.remove(&block_s);
         let bytes = on_disk(anew.bytes);
@@ -302,6 +311,8 @@ impl Archive {
     /// Writes a block of what memory has, and merges its columns into those of the coarser tier.
     fn seal(&self, tier: Tier, block_s: u64) {
         let end_s = block_s + tier.block_s();
+        let unmade = self.shown.lock().unmade_of(tier, block_s);
+        unmade.into_iter().for_each(|block| self.make(block));
         let mut columns: BTreeMap<u64, Arc<Column>> = {
             let shown = self.shown.lock();
             let of_tier = shown.open.get(&tier).into_iter();
@@ -313,7 +324,7 @@ impl Archive {
         let is_there = self.shown.lock().shelf.has(tier, block_s);
         if is_there {
             // The clock was set back into an hour that has a block.
-            let known = self.read_columns(tier, block_s).unwrap_or_default();
+            let known = self.reader.columns(tier, block_s).unwrap_or_default();
             columns.extend(known.into_iter().map(|column| (column.start_s, column)));
         }
         let columns: Vec<Arc<Column>> = columns.into_values().collect();
@@ -321,7 +332,7 @@ impl Archive {
         assert!(columns.iter().all(is_of_block));
         let block = fold_and_encode(tier, block_s, &columns);
         let bytes = bytes_of(block.len());
-        let path = self.path(FileOfArchive::Block(tier, block_s));
+        let path = self.reader.path(FileOfArchive::Block(tier, block_s));
         let is_written = self.make_room(on_disk(bytes))
             && self.host.write_file_atomically(&path, &block).is_ok();
         let merged = merged_columns(tier, &columns);
@@ -338,7 +349,7 @@ impl Archive {
     }
 
     fn remove_tail(&self, writer: &mut Writer, block_s: u64) {
-        let path = self.path(FileOfArchive::Tail(block_s));
+        let path = self.reader.path(FileOfArchive::Tail(block_s));
         // A tail that stays is removed when the archive is opened next: its block is there.
         let is_gone = self.host.remove_file(&path).is_ok();
         writer.torn.remove(&block_s);
@@ -364,58 +375,62 @@ impl Archive {
             let Some((tier, start_s)) = dropped else {
                 return is_enough;
             };
-            let path = self.path(FileOfArchive::Block(tier, start_s));
+            self.make((tier, start_s));
+            let path = self.reader.path(FileOfArchive::Block(tier, start_s));
             if self.host.remove_file(&path).is_err() {
                 return is_enough;
             }
             self.shown.lock().shelf.remove(tier, start_s);
-            self.skipped.lock().remove(&path);
+            self.reader.forget(&path);
         }
     }
 
-    fn path(&self, file: FileOfArchive) -> PathBuf {
-        self.directory.join(file.name())
+    /// Makes the columns of the coarser tier of an unmade block.
+    fn make(&self, block: (Tier, u64)) {
+        let ((tier, start_s), Some(coarser)) = (block, block.0.coarser()) else {
+            return;
+        };
+        if !self.shown(|shown| shown.unmade.contains(&block)) {
+            return;
+        }
+        let columns = self.reader.columns(tier, start_s).unwrap_or_default();
+        let merged = merged_columns(tier, &columns);
+        let mut shown = self.shown.lock();
+        shown.open.entry(coarser).or_default().extend(merged);
+        shown.unmade.remove(&block);
     }
 
     pub(crate) fn shown<T>(&self, read: impl FnOnce(&Shown) -> T) -> T {
         read(&self.shown.lock())
-    }
-
-    /// Notes that a file is not used.
-    fn skip(&self, path: &Path, why: WhySkipped) {
-        let mut skipped = self.skipped.lock();
-        if skipped.len() < SKIPPED_MAX {
-            skipped.insert(path.to_owned(), why);
-        }
     }
 }
 
 /// Opening.
 impl Archive {
     fn load(&self) -> Result<(), ArchiveError> {
-        let mut tails = Vec::new();
-        for entry in self.host.list_directory(&self.directory)? {
+        let mut starts = Vec::new();
+        for entry in self.host.list_directory(self.reader.directory())? {
             let name = entry.path.file_name().and_then(|name| name.to_str());
             match name.and_then(FileOfArchive::of_name) {
-                Some(FileOfArchive::Tail(start_s)) => tails.push(start_s),
+                Some(FileOfArchive::Tail(start_s)) => starts.push(start_s),
                 Some(FileOfArchive::Block(tier, start_s)) => {
                     self.load_block(&entry.path, tier, start_s);
                 }
+                None if name == Some(LOCK_NAME) => {}
                 None if self.is_leftover(name) => _ = self.host.remove_file(&entry.path),
-                None => self.skip(&entry.path, WhySkipped::Foreign),
+                None => self.reader.skip(&entry.path, WhySkipped::Foreign),
             }
         }
-        let mut writer = Writer::default();
-        for start_s in tails {
-            self.load_tail(start_s, &mut writer);
+        let (mut tails, mut torn) = (BTreeMap::new(), BTreeSet::new());
+        for start_s in starts {
+            self.load_tail(start_s, &mut tails, &mut torn);
         }
-        self.remake(Tier::Second, Tier::Minute);
-        self.remake(Tier::Minute, Tier::Hour);
+        self.find_unmade(Tier::Second, Tier::Minute);
+        self.find_unmade(Tier::Minute, Tier::Hour);
         if let Some(mutex) = &self.writer {
-            let mut held = mutex.lock();
-            *held = writer;
+            let mut writer = mutex.lock();
+            (writer.tails, writer.torn) = (tails, torn);
             self.make_room(0);
-            self.seal_due(&mut held);
         }
         Ok(())
     }
@@ -429,12 +444,12 @@ impl Archive {
     fn load_block(&self, path: &Path, tier: Tier, start_s: u64) {
         match self.host.file_size_bytes(path) {
             Ok(bytes) => self.shown.lock().shelf.add(tier, start_s, bytes),
-            Err(_) => self.skip(path, WhySkipped::Unreadable),
+            Err(_) => self.reader.skip(path, WhySkipped::Unreadable),
         }
     }
 
-    fn load_tail(&self, start_s: u64, writer: &mut Writer) {
-        let path = self.path(FileOfArchive::Tail(start_s));
+    fn load_tail(&self, start_s: u64, tails: &mut BTreeMap<u64, Tail>, torn: &mut BTreeSet<u64>) {
+        let path = self.reader.path(FileOfArchive::Tail(start_s));
         let is_in_block = self.shown.lock().shelf.has(Tier::Second, start_s);
         if is_in_block {
             if self.writer.is_some() {
@@ -443,12 +458,12 @@ impl Archive {
             return;
         }
         let Ok(bytes) = self.host.read_file(&path) else {
-            return self.skip(&path, WhySkipped::Unreadable);
+            return self.reader.skip(&path, WhySkipped::Unreadable);
         };
         let contents = tail::read(&bytes, start_s);
         if contents.good_bytes < bytes.len() {
-            self.skip(&path, WhySkipped::DamagedEnd);
-            writer.torn.insert(start_s);
+            self.reader.skip(&path, WhySkipped::DamagedEnd);
+            torn.insert(start_s);
         }
         let mut shown = self.shown.lock();
         shown.tail_bytes += on_disk(bytes_of(bytes.len()));
@@ -459,133 +474,17 @@ impl Archive {
         let mut tail = contents.tail;
         // Until it is written anew its file is as long as it was.
         tail.bytes = bytes_of(bytes.len());
-        writer.tails.insert(start_s, tail);
+        tails.insert(start_s, tail);
     }
 
-    /// Makes columns of the coarser tier again, of the newest blocks of the finer one that it has
-    /// no block of.
-    fn remake(&self, finer: Tier, coarser: Tier) {
-        let starts: Vec<u64> = {
-            let shown = self.shown.lock();
-            let newest_first = shown.shelf.of_tier(finer).rev().take(REMADE_BLOCKS_MAX);
-            let is_in_none = |start_s: &u64| !shown.shelf.has(coarser, coarser.block_of(*start_s));
-            newest_first.filter(is_in_none).collect()
-        };
-        for start_s in starts {
-            let Some(columns) = self.read_columns(finer, start_s) else {
-                continue;
-            };
-            let merged = merged_columns(finer, &columns);
-            self.shown
-                .lock()
-                .open
-                .entry(coarser)
-                .or_default()
-                .extend(merged);
-        }
-    }
-
-    /// All columns of a block, except series that are damaged.
-    fn read_columns(&self, tier: Tier, start_s: u64) -> Option<Vec<Arc<Column>>> {
-        let index = self.read_index(tier, start_s)?;
-        let columns = (0..).map(|number| start_s + number * tier.column_s());
-        let mut columns: Vec<Column> = (columns.zip(&index.heads))
-            .map(|(start_s, head)| Column {
-                head: *head,
-                ..Column::new(start_s)
-            })
-            .collect();
-        for entry in &index.pieces {
-            let series = Arc::new(entry.series.clone());
-            let cells = self.read_piece(tier, start_s, entry).unwrap_or_default();
-            for (column, cell) in columns.iter_mut().zip(cells) {
-                column.cells.extend(cell.map(|cell| (series.clone(), cell)));
-            }
-        }
-        let is_known = |column: &Column| {
-            column.head != crate::cell::ColumnHead::default() || !column.cells.is_empty()
-        };
-        Some(columns.into_iter().filter(is_known).map(Arc::new).collect())
-    }
-
-    /// What a block has; `None` if it is damaged, which is noted, or gone.
-    pub(crate) fn read_index(&self, tier: Tier, start_s: u64) -> Option<BlockIndex> {
-        let file = FileOfArchive::Block(tier, start_s);
-        let path = self.path(file);
-        let read = |length: usize| {
-            let bytes = self.host.read_file_part(&path, 0, length);
-            bytes.map_err(|error| (!error.is_not_found()).then_some(WhySkipped::Unreadable))
-        };
-        let index = || {
-            let mut first = read(FIRST_READ_BYTES)?;
-            let end = block_format::index_end(&first, file).map_err(Some)?;
-            if end > first.len() {
-                first = read(end)?;
-            }
-            let bytes = first.get(..end).ok_or(Some(WhySkipped::Truncated))?;
-            block_format::read_index(bytes, tier).map_err(Some)
-        };
-        self.noted(&path, index())
-    }
-
-    /// The cells of a series in a block; `None` as in [`Archive::read_index`].
-    pub(crate) fn read_piece(
-        &self,
-        tier: Tier,
-        start_s: u64,
-        entry: &block_format::PieceEntry,
-    ) -> Option<Vec<Option<Cell>>> {
-        let path = self.path(FileOfArchive::Block(tier, start_s));
-        let length = entry.stored.end - entry.stored.start;
-        let length = usize::try_from(length).expect("pieces are bounded");
-        let stored = self.host.read_file_part(&path, entry.stored.start, length);
-        let stored =
-            stored.map_err(|error| (!error.is_not_found()).then_some(WhySkipped::Unreadable));
-        let piece =
-            stored.and_then(|stored| block_format::read_piece(&stored, entry, tier).map_err(Some));
-        self.noted(&path, piece)
-    }
-
-    fn noted<T>(&self, path: &Path, result: Result<T, Option<WhySkipped>>) -> Option<T> {
-        match result {
-            Ok(value) => Some(value),
-            Err(why) => {
-                why.into_iter().for_each(|why| self.skip(path, why));
-                None
-            }
-        }
-    }
-}
-
-impl Shown {
-    fn bytes(&self) -> u64 {
-        self.shelf.bytes() + self.tail_bytes
-    }
-
-    /// The first second that a tier has, in blocks, or in memory of it or of finer tiers.
-    pub(crate) fn oldest(&self, tier: Tier) -> Option<u64> {
-        let open = self.open.range(..=tier);
-        let open = open.filter_map(|(_, columns)| columns.first_key_value());
-        let open = open.map(|(start_s, _)| *start_s);
-        self.shelf
-            .of_tier(tier)
-            .next()
-            .into_iter()
-            .chain(open)
-            .min()
-    }
-
-    /// Where the last block of seconds ends.
-    fn sealed_to(&self) -> u64 {
-        let last = self.shelf.of_tier(Tier::Second).next_back();
-        last.map_or(0, |start_s| start_s + Tier::Second.block_s())
-    }
-
-    /// The blocks that memory has columns of.
-    fn open_blocks(&self, tier: Tier) -> Vec<u64> {
-        let columns = self.open.get(&tier).into_iter().flat_map(BTreeMap::keys);
-        let blocks: BTreeSet<u64> = columns.map(|start_s| tier.block_of(*start_s)).collect();
-        blocks.into_iter().collect()
+    /// Notes of the newest blocks of the finer tier those that no block of the coarser one has.
+    fn find_unmade(&self, finer: Tier, coarser: Tier) {
+        let mut shown = self.shown.lock();
+        let newest_first = shown.shelf.of_tier(finer).rev().take(UNMADE_BLOCKS_MAX);
+        let is_in_none = |start_s: &u64| !shown.shelf.has(coarser, coarser.block_of(*start_s));
+        let unmade: Vec<u64> = newest_first.filter(is_in_none).collect();
+        let unmade = unmade.into_iter().map(|start_s| (finer, start_s));
+        shown.unmade.extend(unmade);
     }
 }
 
@@ -676,6 +575,7 @@ fn bytes_of(length: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::series_coding::Placing;
 
     /// More series than a block has: the largest stay, the others are told together.
     #[test]
@@ -689,13 +589,14 @@ mod tests {
         }
         let block = fold_and_encode(Tier::Second, 0, &[Arc::new(column)]);
         let end = block_format::index_end(&block, FileOfArchive::Block(Tier::Second, 0)).unwrap();
-        let index = block_format::read_index(&block[..end], Tier::Second).unwrap();
+        let index = block_format::read_index(&block[..end], Tier::Second, &|_| true).unwrap();
+        let placing = Placing::of_all(Tier::Second.block_columns());
         assert_eq!(index.pieces.len(), SERIES_MAX - STATISTICS_MAX + 1);
         let mut sum = 0;
         for entry in &index.pieces {
             let place = |at: u64| usize::try_from(at).unwrap();
             let stored = &block[place(entry.stored.start)..place(entry.stored.end)];
-            let cells = block_format::read_piece(stored, entry, Tier::Second).unwrap();
+            let cells = block_format::read_piece(stored, entry, &placing).unwrap();
             sum += cells[0].as_ref().unwrap().sum;
         }
         assert_eq!(sum, 4999 * 5000 / 2);

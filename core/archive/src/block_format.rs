@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::byte_reading::{ByteReader, Malformed, put, put_length, put_text};
 use crate::cell::{Cell, Column, ColumnHead, KEY_VALUES_MAX, NAME_BYTES_MAX, SeriesId, SeriesKey};
 use crate::error::WhySkipped;
-use crate::series_coding;
+use crate::series_coding::{self, Placing};
 use crate::tier::{FileOfArchive, Tier};
 
 const MAGIC: &[u8; 8] = b"TARNARC1";
@@ -129,15 +129,30 @@ pub(crate) fn put_series(bytes: &mut Vec<u8>, series: &SeriesId) {
 
 /// Reads the name of a series.
 pub(crate) fn read_series(reader: &mut ByteReader<'_>) -> Result<SeriesId, Malformed> {
-    let statistic = reader.text(NAME_BYTES_MAX)?.to_owned();
-    let key = match reader.length(KEY_VALUES_MAX + 1)? {
+    read_series_of(reader, &|_| true)?.ok_or(Malformed)
+}
+
+/// Reads the name of a series; `None` if it is of a statistic that is not wanted.
+fn read_series_of(
+    reader: &mut ByteReader<'_>,
+    wants: &dyn Fn(&str) -> bool,
+) -> Result<Option<SeriesId>, Malformed> {
+    let statistic = reader.text(NAME_BYTES_MAX)?;
+    let values = reader.length(KEY_VALUES_MAX + 1)?;
+    let mut value = || reader.text(NAME_BYTES_MAX);
+    if !wants(statistic) {
+        (1..values).try_for_each(|_| value().map(drop))?;
+        return Ok(None);
+    }
+    let key = match values {
         0 => SeriesKey::Other,
-        values => {
-            let value = |_| reader.text(NAME_BYTES_MAX).map(str::to_owned);
-            SeriesKey::Of((1..values).map(value).collect::<Result<_, _>>()?)
+        _ => {
+            let values = (1..values).map(|_| value().map(str::to_owned));
+            SeriesKey::Of(values.collect::<Result<_, _>>()?)
         }
     };
-    Ok(SeriesId { statistic, key })
+    let statistic = statistic.to_owned();
+    Ok(Some(SeriesId { statistic, key }))
 }
 
 fn compressed(bytes: &[u8]) -> Vec<u8> {
@@ -199,8 +214,13 @@ pub(crate) fn index_end(first: &[u8], file: FileOfArchive) -> Result<usize, WhyS
     }
 }
 
-/// Reads the header and the index: `bytes` is the begin of the file up to [`index_end`].
-pub(crate) fn read_index(bytes: &[u8], tier: Tier) -> Result<BlockIndex, WhySkipped> {
+/// Reads the header and the index: `bytes` is the begin of the file up to [`index_end`]. It has the
+/// series of statistics that are wanted.
+pub(crate) fn read_index(
+    bytes: &[u8],
+    tier: Tier,
+    wants: &dyn Fn(&str) -> bool,
+) -> Result<BlockIndex, WhySkipped> {
     let stored = bytes.get(HEADER_BYTES..).ok_or(WhySkipped::Truncated)?;
     let damaged = |_: Malformed| WhySkipped::Damaged;
     let mut header = ByteReader::new(&bytes[CHECKED_BYTES - 4..HEADER_BYTES]);
@@ -211,11 +231,16 @@ pub(crate) fn read_index(bytes: &[u8], tier: Tier) -> Result<BlockIndex, WhySkip
     }
     let length = usize::try_from(length).map_err(|_| WhySkipped::Damaged)?;
     let pieces_at = u64::try_from(bytes.len()).expect("a length in memory");
-    let read = || parse_index(&expanded(stored, length)?, tier, pieces_at);
+    let read = || parse_index(&expanded(stored, length)?, tier, pieces_at, wants);
     read().map_err(damaged)
 }
 
-fn parse_index(bytes: &[u8], tier: Tier, pieces_at: u64) -> Result<BlockIndex, Malformed> {
+fn parse_index(
+    bytes: &[u8],
+    tier: Tier,
+    pieces_at: u64,
+    wants: &dyn Fn(&str) -> bool,
+) -> Result<BlockIndex, Malformed> {
     let mut reader = ByteReader::new(bytes);
     let mut heads = Vec::new();
     for _ in 0..tier.block_columns() {
@@ -229,16 +254,17 @@ fn parse_index(bytes: &[u8], tier: Tier, pieces_at: u64) -> Result<BlockIndex, M
     let mut pieces = Vec::new();
     let mut end = pieces_at;
     for _ in 0..reader.length(SERIES_MAX)? {
-        let series = read_series(&mut reader)?;
+        let series = read_series_of(&mut reader, wants)?;
         let stored = reader.length(EXPANDED_MAX)?;
         let start = end;
         end += u64::try_from(stored).expect("a length of eight MiB at most");
-        pieces.push(PieceEntry {
+        let (expanded_bytes, checksum) = (reader.length(EXPANDED_MAX)?, reader.fixed_u64()?);
+        pieces.extend(series.map(|series| PieceEntry {
             series,
             stored: start..end,
-            expanded_bytes: reader.length(EXPANDED_MAX)?,
-            checksum: reader.fixed_u64()?,
-        });
+            expanded_bytes,
+            checksum,
+        }));
     }
     match reader.is_at_end() {
         true => Ok(BlockIndex { heads, pieces }),
@@ -246,11 +272,11 @@ fn parse_index(bytes: &[u8], tier: Tier, pieces_at: u64) -> Result<BlockIndex, M
     }
 }
 
-/// Reads the cells of one series, a place for each column.
+/// Reads the cells of one series, which go where `placing` says.
 pub(crate) fn read_piece(
     stored: &[u8],
     entry: &PieceEntry,
-    tier: Tier,
+    placing: &Placing,
 ) -> Result<Vec<Option<Cell>>, WhySkipped> {
     let length = u64::try_from(stored.len()).expect("a length in memory");
     if length < entry.stored.end - entry.stored.start {
@@ -261,7 +287,7 @@ pub(crate) fn read_piece(
     }
     let read = || {
         let bytes = expanded(stored, entry.expanded_bytes)?;
-        series_coding::decode(&bytes, tier.block_columns())
+        series_coding::decode(&bytes, placing)
     };
     read().map_err(|_| WhySkipped::Damaged)
 }

@@ -76,6 +76,15 @@ impl<'a> ByteReader<'a> {
     }
 
     pub(crate) fn number(&mut self) -> Result<u64, Malformed> {
+        // Most numbers have one byte.
+        if let [byte @ 0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(u64::from(*byte));
+        }
+        self.long_number()
+    }
+
+    fn long_number(&mut self) -> Result<u64, Malformed> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use tarn_host::FileError;
+use tarn_analytics::AnswerTooLarge;
+use tarn_host::{FileError, LockHolder};
 
 /// The archive cannot be opened or written.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -11,6 +12,18 @@ pub enum ArchiveError {
     /// The system refused.
     #[error("{0}")]
     File(#[from] FileError),
+    /// Another process writes it.
+    #[error(
+        "{} archives in {} already: give each tarnd a directory of its own (--archive)",
+        .holder.as_ref().map_or("another process".to_owned(), LockHolder::to_string),
+        .directory.display()
+    )]
+    InUse {
+        /// Where.
+        directory: PathBuf,
+        /// Which process, if the system tells.
+        holder: Option<LockHolder>,
+    },
     /// The cap is less than an archive works with.
     #[error("an archive of {cap_bytes} bytes holds too little: give it at least {least_bytes}")]
     CapTooSmall {
@@ -89,18 +102,8 @@ pub enum ArchiveQueryError {
     #[error("the time range is empty")]
     EmptyRange,
     /// An answer of that size is not made.
-    #[error(
-        "{columns} columns of {keys} keys are more than an answer has ({cells_max}): \
-         take wider columns, a shorter time, or fewer keys"
-    )]
-    TooLarge {
-        /// Columns asked for.
-        columns: u64,
-        /// Keys asked for.
-        keys: usize,
-        /// What their product may be.
-        cells_max: u64,
-    },
+    #[error("{0}")]
+    TooLarge(#[from] AnswerTooLarge),
     /// It is kept by other fields only.
     #[error(
         "the archive does not keep {asked}: it keeps {}. Older times than the flight recorder \

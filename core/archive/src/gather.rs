@@ -18,12 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tarn_analytics::{Analytics, Field, InstrumentationId, Key, Statement, Tally, ValueNames};
-use tarn_host::{Condvar, Host, JoinHandle, Mutex, UnixTime};
+use tarn_host::{Host, RepeatingThread, ThreadPlace, UnixTime};
 
 use crate::archive_store::Archive;
 use crate::cell::{Cell, Column, ColumnHead, NAME_BYTES_MAX, SeriesId};
 use crate::kept_statements::KEPT_STATEMENTS;
-use crate::ranks;
 use crate::sampler::Sampler;
 
 const SECOND_NS: i128 = 1_000_000_000;
@@ -41,19 +40,6 @@ const STEP_NS: i128 = 200_000_000;
 /// The names of clients, users and datasets of keys, as they are now.
 pub type NamesOfKeys = dyn Fn() -> ValueNames + Send;
 
-/// The thread that archives; it ends when this is dropped.
-#[derive(Debug)]
-pub struct ArchiveThread {
-    stop: Arc<Stop>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Stop {
-    is_asked: Mutex<bool>,
-    asked: Condvar,
-}
-
 impl Archive {
     /// Starts the thread that archives what `analytics` counts and what is sampled.
     pub fn start(
@@ -61,25 +47,18 @@ impl Archive {
         host: &Host,
         analytics: &Arc<Analytics>,
         names: Box<NamesOfKeys>,
-    ) -> ArchiveThread {
-        let stop = Arc::new(Stop {
-            is_asked: Mutex::new(ranks::STOP, false),
-            asked: Condvar::new(),
-        });
-        let (host_of_thread, stopped) = (host.clone(), stop.clone());
+    ) -> RepeatingThread {
+        let host_of_thread = host.clone();
         let (archive, analytics) = (self.clone(), analytics.clone());
-        let thread = host.spawn_background("tarn-archive", move || {
+        let name = "tarn-archive";
+        RepeatingThread::start(host, name, ThreadPlace::Background, move |end| {
             let host = host_of_thread;
             let mut gatherer = Gatherer::new(&host, archive, analytics);
-            while !stopped.wait(until_next_second(host.unix_time())) {
+            while !end.comes_within(until_next_second(host.unix_time())) {
                 gatherer.gather(&host, &names());
             }
             gatherer.end();
-        });
-        ArchiveThread {
-            stop,
-            thread: Some(thread),
-        }
+        })
     }
 }
 
@@ -267,41 +246,4 @@ fn ahead_ns(host: &Host) -> i128 {
     let unix = host.unix_time();
     let unix_ns = i128::from(unix.seconds) * SECOND_NS + i128::from(unix.nanoseconds);
     unix_ns - i128::from(host.monotonic_ns())
-}
-
-impl Stop {
-    /// Waits for that time, or until the end is asked for; says whether it is.
-    fn wait(&self, time: Duration) -> bool {
-        let mut is_asked = self.is_asked.lock();
-        if !*is_asked {
-            let _ = self.asked.wait_timeout(&mut is_asked, time);
-        }
-        *is_asked
-    }
-}
-
-impl ArchiveThread {
-    /// Ends the thread, and waits until it has ended.
-    ///
-    /// # Panics
-    /// If the thread did.
-    pub fn stop(mut self) {
-        self.tell();
-        if let Some(thread) = self.thread.take()
-            && let Err(panicked) = thread.join()
-        {
-            panicked.resume();
-        }
-    }
-
-    fn tell(&self) {
-        *self.stop.is_asked.lock() = true;
-        self.stop.asked.notify_all();
-    }
-}
-
-impl Drop for ArchiveThread {
-    fn drop(&mut self) {
-        self.tell();
-    }
 }

@@ -8,6 +8,7 @@
 
 use tarn_analytics::{Comparison, Field, Measure, Operator, Predicate, Statement, ValueNames};
 
+use crate::cell::SeriesKey;
 use crate::error::ArchiveQueryError;
 use crate::sampled::{Averaged, Sampled};
 
@@ -199,13 +200,22 @@ fn comparisons_of(predicate: &Predicate) -> Vec<Comparison> {
 }
 
 impl Plan {
-    /// Whether a key is meant. A key that was too many is, if all are.
-    pub(crate) fn means(&self, key: &[String]) -> bool {
+    /// Whether a series of the statistic is part of the answer. Keys that were too many are, if all
+    /// keys are meant.
+    pub(crate) fn wants(&self, key: &SeriesKey) -> bool {
+        match key {
+            SeriesKey::Of(values) => self.means(values),
+            SeriesKey::Other => self.means_all(),
+        }
+    }
+
+    /// Whether a key is meant.
+    fn means(&self, key: &[String]) -> bool {
         self.filter.decide(key).unwrap_or(false)
     }
 
     /// Whether all keys are meant: then those that were too many are part of the answer.
-    pub(crate) fn means_all(&self) -> bool {
+    fn means_all(&self) -> bool {
         match &self.filter {
             Filter::Sampled(filters) => filters.is_empty(),
             Filter::Operations {

@@ -32,8 +32,10 @@
 //! Unix time; `gather.rs` alone knows the clock of operations.
 
 mod answer;
+mod archive_contents;
 mod archive_store;
 mod block_format;
+mod block_reader;
 mod byte_reading;
 mod cell;
 mod error;
@@ -44,7 +46,6 @@ mod sampled;
 mod sampler;
 mod series_coding;
 mod shelf;
-
 mod tail;
 mod tier;
 
@@ -52,7 +53,7 @@ pub use answer::{ArchiveAnswer, ArchiveQuery, ArchivedColumn, ArchivedGroup};
 pub use archive_store::{Archive, ArchiveState, DEFAULT_CAP_BYTES, LEAST_CAP_BYTES};
 pub use cell::{Cell, Column, ColumnHead, SeriesId, SeriesKey};
 pub use error::{ArchiveError, ArchiveQueryError, Skipped, WhySkipped};
-pub use gather::{ArchiveThread, Gatherer, NamesOfKeys};
+pub use gather::{Gatherer, NamesOfKeys};
 pub use kept_statements::{ArchivedMeasure, Asked, AskedError, KEPT_STATEMENTS};
 pub use sampled::{Averaged, SAMPLED_STATISTICS, Sampled, SampledStatistic};
 pub use tier::Tier;

@@ -10,5 +10,3 @@ pub(crate) const WRITER: Rank = Rank::new(LEAF + 44, "archive writer").across_wa
 pub(crate) const SHOWN: Rank = Rank::new(LEAF + 45, "archive shown");
 /// Which files were skipped.
 pub(crate) const SKIPPED: Rank = Rank::new(LEAF + 46, "archive skipped files");
-/// Whether the thread that archives is to end.
-pub(crate) const STOP: Rank = Rank::new(LEAF + 47, "archive stop");

@@ -4,6 +4,8 @@
 //! processor, `net.bytes[interface=eth0][direction]` is of one interface, by direction. The keys of
 //! a field that is not named are added up.
 
+use Averaged::{Counter, Gauge};
+
 use crate::error::ArchiveQueryError;
 
 /// How samples of a time become one number.
@@ -30,29 +32,13 @@ pub struct SampledStatistic {
     pub averaged: Averaged,
 }
 
-const fn gauge(
+const fn sampled(
+    averaged: Averaged,
     name: &'static str,
     title: &'static str,
     unit: &'static str,
     fields: &'static [&'static str],
 ) -> SampledStatistic {
-    let averaged = Averaged::Gauge;
-    SampledStatistic {
-        name,
-        title,
-        unit,
-        fields,
-        averaged,
-    }
-}
-
-const fn counter(
-    name: &'static str,
-    title: &'static str,
-    unit: &'static str,
-    fields: &'static [&'static str],
-) -> SampledStatistic {
-    let averaged = Averaged::Counter;
     SampledStatistic {
         name,
         title,
@@ -64,53 +50,71 @@ const fn counter(
 
 /// All sampled statistics.
 pub const SAMPLED_STATISTICS: &[SampledStatistic] = &[
-    gauge(
+    sampled(
+        Gauge,
         "cpu.utilization",
         "CPU utilization",
         "percent",
         &["cpu", "mode"],
     ),
-    gauge("mem.bytes", "Memory", "bytes", &["use"]),
-    counter(
+    sampled(Gauge, "mem.bytes", "Memory", "bytes", &["use"]),
+    sampled(
+        Counter,
         "net.bytes",
         "Network bytes",
         "bytes",
         &["interface", "direction"],
     ),
-    counter(
+    sampled(
+        Counter,
         "net.packets",
         "Network packets",
         "packets",
         &["interface", "direction"],
     ),
-    gauge("disk.utilization", "Disk utilization", "percent", &["disk"]),
-    counter("disk.bytes", "Disk bytes", "bytes", &["disk", "direction"]),
-    counter(
+    sampled(
+        Gauge,
+        "disk.utilization",
+        "Disk utilization",
+        "percent",
+        &["disk"],
+    ),
+    sampled(
+        Counter,
+        "disk.bytes",
+        "Disk bytes",
+        "bytes",
+        &["disk", "direction"],
+    ),
+    sampled(
+        Counter,
         "disk.ops",
         "Disk requests",
         "requests",
         &["disk", "direction"],
     ),
-    gauge("arc.size", "ARC size", "bytes", &[]),
-    gauge("arc.target", "ARC target size", "bytes", &[]),
-    counter("arc.hits", "ARC hits", "accesses", &[]),
-    counter("arc.misses", "ARC misses", "accesses", &[]),
-    counter(
+    sampled(Gauge, "arc.size", "ARC size", "bytes", &[]),
+    sampled(Gauge, "arc.target", "ARC target size", "bytes", &[]),
+    sampled(Counter, "arc.hits", "ARC hits", "accesses", &[]),
+    sampled(Counter, "arc.misses", "ARC misses", "accesses", &[]),
+    sampled(
+        Counter,
         "arc.iohits",
         "ARC hits on blocks being read",
         "accesses",
         &[],
     ),
-    counter(
+    sampled(
+        Counter,
         "arc.accesses",
         "ARC accesses",
         "accesses",
         &["demand", "data", "result"],
     ),
-    counter("l2arc.hits", "L2ARC hits", "accesses", &[]),
-    counter("l2arc.misses", "L2ARC misses", "accesses", &[]),
-    gauge("l2arc.size", "L2ARC size", "bytes", &[]),
-    counter("zil.commits", "Intent log commits", "commits", &[]),
+    sampled(Counter, "l2arc.hits", "L2ARC hits", "accesses", &[]),
+    sampled(Counter, "l2arc.misses", "L2ARC misses", "accesses", &[]),
+    sampled(Gauge, "l2arc.size", "L2ARC size", "bytes", &[]),
+    sampled(Counter, "zil.commits", "Intent log commits", "commits", &[]),
 ];
 
 /// A statement of a sampled statistic.

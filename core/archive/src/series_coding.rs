@@ -82,15 +82,15 @@ fn bucket_sum(cell: &Cell) -> u64 {
 /// last one, if they are in them.
 fn range_in_buckets(cell: &Cell) -> Option<(u64, u64)> {
     let (least, most) = cell.range?;
-    let (lowest, highest) = ends_of_buckets(cell)?;
+    let ends = (cell.buckets.first()?.0, cell.buckets.last()?.0);
+    let (lowest, highest) = ends_of(ends);
     Some((least.checked_sub(lowest)?, highest.checked_sub(most)?))
 }
 
 /// The lowest value of the first bucket and the highest of the last.
-fn ends_of_buckets(cell: &Cell) -> Option<(u64, u64)> {
-    let lowest = HistogramSnapshot::range_of(cell.buckets.first()?.0.into()).0;
-    let highest = HistogramSnapshot::range_of(cell.buckets.last()?.0.into()).1;
-    Some((lowest, highest))
+fn ends_of((first, last): (u16, u16)) -> (u64, u64) {
+    let range = |bucket: u16| HistogramSnapshot::range_of(bucket.into());
+    (range(first).0, range(last).1)
 }
 
 /// Writes numbers: what divides all of them, then each as its difference.
@@ -180,66 +180,150 @@ fn put_ranges(bytes: &mut Vec<u8>, flags: u8, there: &[&Cell]) {
 /// The range of a cell that has none, where others have one.
 const NO_RANGE: (u64, u64) = (1, 0);
 
-/// Reads the cells of so many columns.
-pub(crate) fn decode(bytes: &[u8], columns: usize) -> Result<Vec<Option<Cell>>, Malformed> {
+/// Where the cells of a block go.
+#[derive(Clone, Debug)]
+pub(crate) struct Placing {
+    /// For each column of the block the place of its cell, if it is asked for. They do not go back.
+    places: Vec<Option<usize>>,
+    /// How many places there are.
+    count: usize,
+    /// Whether cells have ranges and buckets, or only counts and sums.
+    is_spread: bool,
+}
+
+impl Placing {
+    /// Each cell has its own place.
+    pub(crate) fn of_all(columns: usize) -> Placing {
+        Placing::new((0..columns).map(Some).collect(), true)
+    }
+
+    /// Cells with the same place are merged.
+    pub(crate) fn new(places: Vec<Option<usize>>, is_spread: bool) -> Placing {
+        let asked = places.iter().flatten();
+        assert!(asked.clone().is_sorted(), "time goes on");
+        let count = asked.last().map_or(0, |last| last + 1);
+        Placing {
+            places,
+            count,
+            is_spread,
+        }
+    }
+}
+
+/// Reads cells, and merges those that go to the same place.
+pub(crate) fn decode(bytes: &[u8], placing: &Placing) -> Result<Vec<Option<Cell>>, Malformed> {
     let mut reader = ByteReader::new(bytes);
     let flags = reader.byte()?;
     if flags & !KNOWN_FLAGS != 0 {
         return Err(Malformed);
     }
-    let is_there: Vec<bool> = match flags & ALL_THERE {
+    let columns = placing.places.len();
+    let there: Vec<Option<usize>> = match flags & ALL_THERE {
         0 => {
             let bits = reader.bytes(columns.div_ceil(8))?;
-            (0..columns)
-                .map(|column| bits[column / 8] >> (column % 8) & 1 == 1)
-                .collect()
+            let is_there = |column: &usize| bits[column / 8] >> (column % 8) & 1 == 1;
+            let there = (0..columns).filter(is_there);
+            there.map(|column| placing.places[column]).collect()
         }
-        _ => vec![true; columns],
+        _ => placing.places.clone(),
     };
-    let count = is_there.iter().filter(|is_there| **is_there).count();
-    let mut cells = decode_cells(&mut reader, flags, count)?.into_iter();
-    if !reader.is_at_end() {
-        return Err(Malformed);
+    let mut cells = vec![None; placing.count];
+    for place in there.iter().flatten() {
+        cells[*place] = Some(Cell::default());
     }
-    let cell = |is_there: bool| is_there.then(|| cells.next().expect("as many as are there"));
-    Ok(is_there.into_iter().map(cell).collect())
+    decode_cells(&mut reader, flags, &there, placing.is_spread, &mut cells)?;
+    match reader.is_at_end() {
+        true => Ok(cells),
+        false => Err(Malformed),
+    }
+}
+
+/// A cell as it is read, without its buckets.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReadCell {
+    count: u64,
+    sum: u64,
+    /// What its buckets have together.
+    bucketed: u64,
+    /// The first bucket and the last, if there is one.
+    ends: Option<(u16, u16)>,
+    range: Option<(u64, u64)>,
 }
 
 fn decode_cells(
     reader: &mut ByteReader<'_>,
     flags: u8,
-    count: usize,
-) -> Result<Vec<Cell>, Malformed> {
+    there: &[Option<usize>],
+    is_spread: bool,
+    cells: &mut [Option<Cell>],
+) -> Result<(), Malformed> {
+    let mut read = vec![ReadCell::default(); there.len()];
     if flags & SAMPLES != 0 {
-        let values = numbers(reader, count)?;
-        return Ok(values.into_iter().map(Cell::of_sample).collect());
+        for (cell, value) in read.iter_mut().zip(numbers(reader, there.len())?) {
+            (cell.count, cell.sum, cell.range) = (1, value, Some((value, value)));
+        }
+    } else {
+        decode_plain(reader, flags, &mut read, |bucket, counts| {
+            if is_spread {
+                add_bucket(cells, there, bucket, counts);
+            }
+        })?;
     }
-    let mut cells = vec![Cell::default(); count];
+    for (place, read) in there.iter().zip(&read) {
+        if let Some(cell) = place.and_then(|place| cells[place].as_mut()) {
+            cell.merge(&Cell {
+                count: read.count,
+                sum: read.sum,
+                range: read.range.filter(|_| is_spread),
+                buckets: Vec::new(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Adds the counts of a bucket, which is above all that were added before.
+fn add_bucket(cells: &mut [Option<Cell>], there: &[Option<usize>], bucket: u16, counts: &[u64]) {
+    for (place, count) in there.iter().zip(counts) {
+        let cell = place.and_then(|place| cells[place].as_mut());
+        let Some(cell) = cell.filter(|_| *count > 0) else {
+            continue;
+        };
+        match cell.buckets.last_mut() {
+            Some((last, sum)) if *last == bucket => *sum = sum.wrapping_add(*count),
+            _ => cell.buckets.push((bucket, *count)),
+        }
+    }
+}
+
+fn decode_plain(
+    reader: &mut ByteReader<'_>,
+    flags: u8,
+    read: &mut [ReadCell],
+    take_bucket: impl FnMut(u16, &[u64]),
+) -> Result<(), Malformed> {
     if flags & COUNTED_BY_BUCKETS == 0 {
-        let counts = numbers(reader, count)?;
-        cells
-            .iter_mut()
+        let counts = numbers(reader, read.len())?.into_iter();
+        read.iter_mut()
             .zip(counts)
             .for_each(|(cell, count)| cell.count = count);
     }
     if flags & SUMS_ARE_COUNTS == 0 {
-        let sums = numbers(reader, count)?;
-        cells
-            .iter_mut()
+        let sums = numbers(reader, read.len())?.into_iter();
+        read.iter_mut()
             .zip(sums)
             .for_each(|(cell, sum)| cell.sum = sum);
     }
-    decode_buckets(reader, &mut cells)?;
-    for cell in &mut cells {
+    decode_buckets(reader, read, take_bucket)?;
+    for cell in &mut *read {
         if flags & COUNTED_BY_BUCKETS != 0 {
-            cell.count = bucket_sum(cell);
+            cell.count = cell.bucketed;
         }
         if flags & SUMS_ARE_COUNTS != 0 {
             cell.sum = cell.count;
         }
     }
-    decode_ranges(reader, flags, &mut cells)?;
-    Ok(cells)
+    decode_ranges(reader, flags, read)
 }
 
 fn numbers(reader: &mut ByteReader<'_>, count: usize) -> Result<Vec<u64>, Malformed> {
@@ -253,9 +337,15 @@ fn numbers(reader: &mut ByteReader<'_>, count: usize) -> Result<Vec<u64>, Malfor
         .collect()
 }
 
-fn decode_buckets(reader: &mut ByteReader<'_>, cells: &mut [Cell]) -> Result<(), Malformed> {
+/// Reads the buckets, the lowest first, and hands over the counts of each.
+fn decode_buckets(
+    reader: &mut ByteReader<'_>,
+    read: &mut [ReadCell],
+    mut take: impl FnMut(u16, &[u64]),
+) -> Result<(), Malformed> {
     let used = reader.length(BUCKET_COUNT)?;
     let mut bucket = 0;
+    let mut counts = vec![0; read.len()];
     for number in 0..used {
         let step = reader.length(BUCKET_COUNT)?;
         bucket += step;
@@ -265,16 +355,18 @@ fn decode_buckets(reader: &mut ByteReader<'_>, cells: &mut [Cell]) -> Result<(),
         let narrow = u16::try_from(bucket).expect("less than the number of buckets");
         let is_busy = reader.byte()? != 0;
         let mut before = 0;
-        for cell in &mut *cells {
+        for (cell, stored) in read.iter_mut().zip(&mut counts) {
             let count = match is_busy {
                 true => reader.after(before)?,
                 false => reader.number()?,
             };
-            before = count;
+            (before, *stored) = (count, count);
             if count > 0 {
-                cell.buckets.push((narrow, count));
+                cell.bucketed = cell.bucketed.wrapping_add(count);
+                cell.ends = Some((cell.ends.map_or(narrow, |(first, _)| first), narrow));
             }
         }
+        take(narrow, &counts);
     }
     Ok(())
 }
@@ -282,18 +374,18 @@ fn decode_buckets(reader: &mut ByteReader<'_>, cells: &mut [Cell]) -> Result<(),
 fn decode_ranges(
     reader: &mut ByteReader<'_>,
     flags: u8,
-    cells: &mut [Cell],
+    read: &mut [ReadCell],
 ) -> Result<(), Malformed> {
     if flags & NO_RANGES != 0 {
         return Ok(());
     }
-    for cell in cells {
+    for cell in read {
         let (least, most) = (reader.number()?, reader.number()?);
         cell.range = match flags & RANGES_IN_BUCKETS {
             0 if (least, most) == NO_RANGE => None,
             0 => Some((least, most)),
             _ => {
-                let (lowest, highest) = ends_of_buckets(cell).ok_or(Malformed)?;
+                let (lowest, highest) = ends_of(cell.ends.ok_or(Malformed)?);
                 let least = lowest.checked_add(least).ok_or(Malformed)?;
                 Some((least, highest.checked_sub(most).ok_or(Malformed)?))
             }
@@ -347,7 +439,44 @@ mod tests {
                 })
                 .collect();
             let borrowed: Vec<Option<&Cell>> = cells.iter().map(Option::as_ref).collect();
-            assert_eq!(decode(&encode(&borrowed), columns), Ok(cells));
+            let placing = Placing::of_all(columns);
+            assert_eq!(decode(&encode(&borrowed), &placing), Ok(cells));
+        }
+    }
+
+    /// Cells that go to the same place are those that were merged one by one.
+    #[test]
+    fn cells_of_the_same_place_are_merged_as_they_are_read() {
+        let mut random = Random::new(13);
+        for round in 0..200 {
+            let columns = 1 + random.index(70);
+            let step = 1 + random.index(9);
+            let cells: Vec<Option<Cell>> = (0..columns)
+                .map(|_| (!random.one_in(4)).then(|| any_cell(&mut random, round % 3)))
+                .collect();
+            let borrowed: Vec<Option<&Cell>> = cells.iter().map(Option::as_ref).collect();
+            let first = random.index(columns);
+            let place = |column: usize| (column >= first).then(|| (column - first) / step);
+            let mut merged = vec![None; (columns - first).div_ceil(step)];
+            for (column, cell) in cells.iter().enumerate() {
+                if let (Some(place), Some(cell)) = (place(column), cell) {
+                    let sum: &mut Option<Cell> = &mut merged[place];
+                    sum.get_or_insert_default().merge(cell);
+                }
+            }
+            let places: Vec<Option<usize>> = (0..columns).map(place).collect();
+            let bytes = encode(&borrowed);
+            let placing = Placing::new(places.clone(), true);
+            assert_eq!(decode(&bytes, &placing).as_ref(), Ok(&merged));
+            let plain = decode(&bytes, &Placing::new(places, false)).unwrap();
+            for (plain, merged) in plain.into_iter().zip(merged) {
+                let merged = merged.map(|cell| Cell {
+                    range: None,
+                    buckets: Vec::new(),
+                    ..cell
+                });
+                assert_eq!(plain, merged);
+            }
         }
     }
 
@@ -357,13 +486,13 @@ mod tests {
         let mut random = Random::new(12);
         let cells: Vec<Option<Cell>> = (0..20).map(|_| Some(any_cell(&mut random, 2))).collect();
         let borrowed: Vec<Option<&Cell>> = cells.iter().map(Option::as_ref).collect();
-        let bytes = encode(&borrowed);
+        let (bytes, placing) = (encode(&borrowed), Placing::of_all(20));
         for at in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..at], 20), Err(Malformed));
+            assert_eq!(decode(&bytes[..at], &placing), Err(Malformed));
             let mut damaged = bytes.clone();
             damaged[at] = random.byte();
-            let _ = decode(&damaged, 20);
+            let _ = decode(&damaged, &placing);
         }
-        assert_eq!(decode(&[64], 0), Err(Malformed));
+        assert_eq!(decode(&[64], &Placing::of_all(0)), Err(Malformed));
     }
 }

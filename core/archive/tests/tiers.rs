@@ -283,6 +283,108 @@ fn the_cap_is_never_exceeded_and_coarse_tiers_outlive_fine_ones() {
     assert!(matches!(refused, Err(ArchiveError::CapTooSmall { .. })));
 }
 
+/// Opening reads no block: what a block has is looked at when it is asked for, also for minutes and
+/// hours that were in memory alone when the archive was closed.
+#[test]
+fn an_archive_that_is_opened_again_has_minutes_and_hours_that_were_in_no_block() {
+    let host = files_in_memory();
+    let archive = archive_on(&host, DEFAULT_CAP_BYTES);
+    let (mut random, mut model) = (Random::new(6), Model::default());
+    let until_s = BEGIN_S + 26 * 3600 + 2000;
+    let append = |archive: &Archive, model: &mut Model, random: &mut Random, second| {
+        let column = any_second(random, second);
+        model.add(&column);
+        archive.append(column).unwrap();
+    };
+    for second in (BEGIN_S..until_s).step_by(5) {
+        append(&archive, &mut model, &mut random, second);
+    }
+    drop(archive);
+    let archive = archive_on(&host, DEFAULT_CAP_BYTES);
+    let before = archive.state();
+    assert_eq!(before.oldest_s, [Some(BEGIN_S); 3]);
+    judge(&archive, &model, BEGIN_S, until_s);
+    assert_eq!(archive.state(), before, "questions change nothing");
+    // The block of minutes that is due now is made of blocks that were not read until now.
+    let later_s = until_s + 3600;
+    for second in (until_s..later_s).step_by(5) {
+        append(&archive, &mut model, &mut random, second);
+    }
+    judge(&archive, &model, BEGIN_S, later_s);
+    // A damaged block among them is named when it is read, and its time is not collected.
+    let starts = (0..).map(|number| later_s - later_s % 300 - 300 * number);
+    let mut paths = starts.map(|start_s| directory().join(format!("1s-{start_s}.block")));
+    let newest = paths
+        .find(|path| host.file_size_bytes(path).is_ok())
+        .unwrap();
+    let mut bytes = host.read_file(&newest).unwrap();
+    bytes[40] ^= 1;
+    host.write_file_atomically(&newest, &bytes).unwrap();
+    drop(archive);
+    let archive = archive_on(&host, DEFAULT_CAP_BYTES);
+    assert!(archive.skipped().is_empty());
+    let name = newest.file_stem().unwrap().to_string_lossy().into_owned();
+    let start_s: u64 = name.trim_start_matches("1s-").parse().unwrap();
+    let minutes = answer(&archive, LATENCY, start_s - 60, start_s + 300, 60);
+    let states = minutes.columns.iter().map(|column| column.collected);
+    let mut expected = vec![Collected::NotCollected; 6];
+    expected[0] = Collected::Partly;
+    assert!(states.eq(expected), "{:?}", minutes.columns);
+    let skipped = archive.skipped();
+    assert_eq!(skipped.len(), 1);
+    assert_eq!(
+        (&skipped[0].path, skipped[0].why),
+        (&newest, WhySkipped::Damaged)
+    );
+}
+
+/// A long range of seconds is answered from minutes, whose sums are the same.
+#[test]
+fn a_long_range_of_narrow_columns_is_answered_from_the_next_tier() {
+    let archive = archive_on(&files_in_memory(), DEFAULT_CAP_BYTES);
+    let (mut random, mut model) = (Random::new(7), Model::default());
+    let until_s = BEGIN_S + 12 * 3600;
+    for second in (BEGIN_S..until_s).step_by(5) {
+        let column = any_second(&mut random, second);
+        model.add(&column);
+        archive.append(column).unwrap();
+    }
+    for (length_s, column_s, tier) in [
+        (12 * 3600, 25, Tier::Minute),
+        (12 * 3600, 19, Tier::Second),
+        (9 * 3600, 25, Tier::Second),
+    ] {
+        let until_s = BEGIN_S + length_s;
+        let answer = answer(&archive, LATENCY, BEGIN_S, until_s, column_s);
+        assert_eq!(answer.tier, tier, "{column_s} s of {length_s} s");
+        assert_eq!(answer.column_s, column_s.next_multiple_of(tier.column_s()));
+        assert_eq!(
+            answer.total,
+            model.columns(BEGIN_S, until_s, answer.column_s)
+        );
+    }
+}
+
+#[test]
+fn one_process_at_a_time_archives_in_a_directory_and_others_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || Archive::open(&real_host(), folder.path(), DEFAULT_CAP_BYTES);
+    let archive = open().unwrap();
+    archive.append(second(BEGIN_S, Vec::new())).unwrap();
+    let refused = open().unwrap_err();
+    assert!(matches!(refused, ArchiveError::InUse { .. }));
+    let cure = refused.to_string();
+    assert!(
+        cure.contains("--archive") && cure.contains(&format!("process {}", std::process::id()))
+    );
+    let reader = Archive::open_to_read(&real_host(), folder.path()).unwrap();
+    let read = answer(&reader, LATENCY, BEGIN_S, BEGIN_S + 1, 1);
+    assert_eq!(read.columns[0].collected, Collected::Whole);
+    assert!(reader.skipped().is_empty(), "the lock is no foreign file");
+    drop(archive);
+    open().unwrap();
+}
+
 /// Bytes of blocks are overwritten and blocks cut: their time is not collected or right.
 #[test]
 fn damaged_and_foreign_files_are_skipped_and_named() {

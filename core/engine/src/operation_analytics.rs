@@ -1,15 +1,16 @@
 //! What keeps the operations of this process: the flight recorder and its collector thread.
 
 use std::sync::Arc;
-use tarn_analytics::{Analytics, CollectorThread};
-use tarn_archive::{Archive, ArchiveThread};
+use tarn_analytics::Analytics;
+use tarn_archive::Archive;
+use tarn_host::RepeatingThread;
 
 /// Analytics that was started.
 #[derive(Debug)]
 pub(crate) struct StartedAnalytics {
     pub(crate) analytics: Arc<Analytics>,
     /// Ends with the engine; none where a test makes the passes.
-    pub(crate) _thread: Option<CollectorThread>,
+    pub(crate) _thread: Option<RepeatingThread>,
 }
 
 /// An archive that was opened.
@@ -17,5 +18,5 @@ pub(crate) struct StartedAnalytics {
 pub(crate) struct StartedArchive {
     pub(crate) archive: Arc<Archive>,
     /// Ends with the engine; none where a test archives.
-    pub(crate) _thread: Option<ArchiveThread>,
+    pub(crate) _thread: Option<RepeatingThread>,
 }

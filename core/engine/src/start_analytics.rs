@@ -5,7 +5,8 @@
 use crate::engine::Engine;
 use crate::operation_analytics::StartedAnalytics;
 use std::sync::Arc;
-use tarn_analytics::{Analytics, CollectorThread};
+use tarn_analytics::Analytics;
+use tarn_host::RepeatingThread;
 
 impl Engine {
     /// Keeps the records of operations from now on, in so many bytes.
@@ -26,7 +27,7 @@ impl Engine {
         self.set_analytics(analytics, None);
     }
 
-    fn set_analytics(&self, analytics: Arc<Analytics>, thread: Option<CollectorThread>) {
+    fn set_analytics(&self, analytics: Arc<Analytics>, thread: Option<RepeatingThread>) {
         let started = StartedAnalytics {
             analytics,
             _thread: thread,

@@ -5,7 +5,8 @@ use crate::operation_analytics::StartedArchive;
 use std::path::Path;
 use std::sync::Arc;
 use tarn_analytics::ValueNames;
-use tarn_archive::{Archive, ArchiveError, ArchiveThread};
+use tarn_archive::{Archive, ArchiveError};
+use tarn_host::RepeatingThread;
 use tarn_probe::{ClientId, named_clients, named_datasets};
 
 impl Engine {
@@ -33,7 +34,7 @@ impl Engine {
         self.set_archive(archive, None);
     }
 
-    fn set_archive(&self, archive: Arc<Archive>, thread: Option<ArchiveThread>) {
+    fn set_archive(&self, archive: Arc<Archive>, thread: Option<RepeatingThread>) {
         let started = StartedArchive {
             archive,
             _thread: thread,
