@@ -90,10 +90,15 @@ impl Breakdown {
     pub fn columns(&self) -> ColumnSet {
         let fields = self.by.iter().chain(&self.numeric);
         let columns = fields.fold(ColumnSet::default(), |set, field| set.and(field.columns()));
+        (self.weight_column()).map_or(columns, |weight| columns.with(weight))
+    }
+
+    /// The column of what is summed up; none where each operation is one.
+    pub(crate) fn weight_column(&self) -> Option<Column> {
         match self.measure {
-            Measure::Operations => columns,
-            Measure::Bytes => columns.with(Column::Size),
-            Measure::WaitTime => columns.with(Column::Latency),
+            Measure::Operations => None,
+            Measure::Bytes => Some(Column::Size),
+            Measure::WaitTime => Some(Column::Latency),
         }
     }
 
@@ -119,8 +124,9 @@ impl Breakdown {
             match field.plain_column() {
                 Some(column) => copy_word(batch.numbers(column), keys, word),
                 None => {
-                    let keys = keys[..batch.len()].iter_mut().enumerate();
-                    keys.for_each(|(place, key)| key[word] = field.number(batch, place));
+                    let mut numbers = [0; BATCH_RECORDS];
+                    field.fill_numbers(batch, &mut numbers);
+                    copy_word(&numbers, keys, word);
                 }
             }
             word += 1;
@@ -143,11 +149,7 @@ impl Breakdown {
 
     /// What is counted of a batch.
     pub(crate) fn counted<'b>(&self, batch: &'b Batch) -> Counted<'b> {
-        let weights = match self.measure {
-            Measure::Operations => None,
-            Measure::Bytes => Some(batch.numbers(Column::Size)),
-            Measure::WaitTime => Some(batch.numbers(Column::Latency)),
-        };
+        let weights = self.weight_column().map(|column| batch.numbers(column));
         let numeric = self.numeric.map(|field| batch.numbers(field.column()));
         Counted { weights, numeric }
     }

@@ -20,7 +20,7 @@ use tarn_host::{Host, Mutex, RepeatingThread, ThreadPlace};
 use tarn_probe::{OperationRecord, Recorder, recorder};
 
 use crate::breakdown::Breakdown;
-use crate::column_batch::{BATCH_RECORDS, Batch};
+use crate::column_batch::BATCH_RECORDS;
 use crate::compiled::CompiledPredicate;
 use crate::error::LiveError;
 use crate::flight_recorder::FlightRecorder;
@@ -158,14 +158,12 @@ impl Analytics {
     /// thread at a time.
     pub fn take(&self, records: &[OperationRecord]) {
         self.recorder.take(records);
-        if self.live.lock().is_empty() {
-            return;
-        }
-        let mut batch = Batch::new();
         for part in records.chunks(BATCH_RECORDS) {
-            batch.clear();
-            part.iter().for_each(|record| batch.push(record));
-            self.live.lock().count(&batch);
+            let mut live = self.live.lock();
+            if live.is_empty() {
+                return;
+            }
+            live.count(part);
         }
     }
 

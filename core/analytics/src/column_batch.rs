@@ -166,8 +166,7 @@ impl Batch {
     pub fn push(&mut self, record: &OperationRecord) {
         let place = self.length;
         assert!(place < BATCH_RECORDS, "a full batch gets no operation");
-        let kind = record.kind().unwrap_or(OperationKind::Other);
-        let protocol = record.protocol().unwrap_or(Protocol::Internal);
+        let (kind, protocol) = (kind_of(record), protocol_of(record));
         let plain = [
             record.ended_ns(),
             record.latency_ns(),
@@ -188,6 +187,40 @@ impl Batch {
             self.columns[PLAIN_COLUMNS + stage.index()][place] = record.stage_ns(*stage);
         }
         self.length = place + 1;
+    }
+
+    /// Has these operations instead, with the wanted columns.
+    ///
+    /// # Panics
+    /// If there are more than [`BATCH_RECORDS`].
+    pub fn fill(&mut self, records: &[OperationRecord], wanted: ColumnSet) {
+        self.set_length(records.len());
+        let mut fill = |column: Column, number: fn(&OperationRecord) -> u64| {
+            if wanted.has(column) {
+                let numbers = self.numbers_mut(column).iter_mut().zip(records);
+                numbers.for_each(|(place, record)| *place = number(record));
+            }
+        };
+        fill(Column::Ended, OperationRecord::ended_ns);
+        fill(Column::Latency, OperationRecord::latency_ns);
+        fill(Column::Size, |record| record.size.into());
+        fill(Column::Offset, |record| record.offset);
+        fill(Column::Object, |record| record.object);
+        fill(Column::Dataset, |record| record.dataset.0.into());
+        fill(Column::Client, |record| record.client.0.into());
+        fill(Column::User, |record| record.user.into());
+        fill(Column::Kind, |record| kind_of(record).number().into());
+        fill(Column::Protocol, |record| {
+            protocol_of(record).number().into()
+        });
+        fill(Column::Outcome, |record| record.outcome_bits().into());
+        for stage in Stage::ALL {
+            if wanted.has(Column::Stage(*stage)) {
+                let numbers = self.numbers_mut(Column::Stage(*stage)).iter_mut();
+                let numbers = numbers.zip(records);
+                numbers.for_each(|(place, record)| *place = record.stage_ns(*stage));
+            }
+        }
     }
 
     /// The record of one operation, if all columns were filled.
@@ -221,6 +254,16 @@ impl Batch {
     }
 }
 
+/// The kind of an operation; other programs may know more of them.
+pub(crate) fn kind_of(record: &OperationRecord) -> OperationKind {
+    record.kind().unwrap_or(OperationKind::Other)
+}
+
+/// The protocol of an operation; other programs may know more of them.
+pub(crate) fn protocol_of(record: &OperationRecord) -> Protocol {
+    record.protocol().unwrap_or(Protocol::Internal)
+}
+
 /// The bits of outcomes that were marked.
 pub(crate) fn has_outcome(bits: u64, outcome: Outcome) -> bool {
     bits & u64::from(outcome.bit()) != 0
@@ -243,10 +286,16 @@ impl Mask {
 
     /// The operations for which `is_in` says so; it is asked for all 256 places.
     pub fn of(is_in: impl Fn(usize) -> bool) -> Mask {
+        let mut places = [0_u8; BATCH_RECORDS];
+        for (number, place) in places.iter_mut().enumerate() {
+            *place = u8::from(is_in(number));
+        }
         let mut words = [0; WORDS];
-        for (index, word) in words.iter_mut().enumerate() {
-            for bit in 0..64 {
-                *word |= u64::from(is_in(index * 64 + bit)) << bit;
+        for (word, places) in words.iter_mut().zip(places.chunks_exact(64)) {
+            for (eight, places) in places.chunks_exact(8).enumerate() {
+                // Eight bytes that are 0 or 1 become the bits of the highest byte.
+                let bytes = u64::from_le_bytes(places.try_into().expect("eight bytes"));
+                *word |= bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56 << (8 * eight);
             }
         }
         Mask(words)

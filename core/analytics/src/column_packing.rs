@@ -38,42 +38,45 @@ pub(crate) fn pack(numbers: &[u64], bytes: &mut Vec<u8>) {
     let all_bits = numbers
         .iter()
         .fold(0, |bits, number| bits | (number - least));
-    let shift = if all_bits == 0 {
-        0
-    } else {
-        all_bits.trailing_zeros()
-    };
+    if all_bits == 0 {
+        // All are the same.
+        bytes.extend([0; 3]);
+        return push_varint(bytes, least);
+    }
+    let shift = all_bits.trailing_zeros();
     let small = |number: &u64| (number - least) >> shift;
-    let width = best_width(numbers, small);
+    let (width, exceptions) = best_width(numbers, small);
     let is_wide = |number: &u64| 64 - small(number).leading_zeros() > width;
-    let exceptions = numbers.iter().filter(|number| is_wide(number)).count();
     let byte = |number: u32| u8::try_from(number).expect("at most 64");
     bytes.push(byte(width));
     bytes.push(byte(shift));
     bytes.push(u8::try_from(exceptions).expect("the width leaves at most 255"));
     push_varint(bytes, least);
     push_bits(numbers.iter().map(small), width, bytes);
+    if exceptions == 0 {
+        return;
+    }
     for (place, number) in numbers.iter().enumerate().filter(|(_, n)| is_wide(n)) {
         bytes.push(u8::try_from(place).expect("a place in a batch is a byte"));
         push_varint(bytes, small(number));
     }
 }
 
-/// The width with the least bits altogether.
-fn best_width(numbers: &[u64], small: impl Fn(&u64) -> u64) -> u32 {
+/// The width with the least bits altogether, and how many numbers are wider.
+fn best_width(numbers: &[u64], small: impl Fn(&u64) -> u64) -> (u32, u64) {
     let mut of_width = [0_u64; 65];
     for number in numbers {
         let width = usize::try_from(64 - small(number).leading_zeros());
         of_width[width.expect("at most 64")] += 1;
     }
     let count: u64 = of_width.iter().sum();
-    let (mut best, mut best_bits) = (64, count * 64);
+    let (mut best, mut best_bits) = ((64, 0), count * 64);
     let mut wider = count;
     for (width, of_width) in (0..=WIDTH_MAX).zip(of_width) {
         wider -= of_width;
         let bits = count * u64::from(width) + wider * EXCEPTION_BITS;
         if wider <= EXCEPTIONS_MAX && bits < best_bits {
-            (best, best_bits) = (width, bits);
+            (best, best_bits) = ((width, wider), bits);
         }
     }
     best
@@ -86,15 +89,14 @@ fn push_bits(numbers: impl Iterator<Item = u64>, width: u32, bytes: &mut Vec<u8>
     for number in numbers {
         waiting |= (u128::from(number) & mask) << bits;
         bits += width;
-        while bits >= 8 {
-            bytes.push(waiting.to_le_bytes()[0]);
-            waiting >>= 8;
-            bits -= 8;
+        if bits >= 64 {
+            bytes.extend_from_slice(&waiting.to_le_bytes()[..WORD_BYTES]);
+            waiting >>= 64;
+            bits -= 64;
         }
     }
-    if bits > 0 {
-        bytes.push(waiting.to_le_bytes()[0]);
-    }
+    let rest = usize::try_from(bits.div_ceil(8)).expect("at most eight");
+    bytes.extend_from_slice(&waiting.to_le_bytes()[..rest]);
 }
 
 /// Reads `count` numbers from packed bytes, behind which [`PADDING`] or other columns follow.

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::column_batch::{Batch, ColumnSet, Mask};
+use crate::column_batch::{BATCH_RECORDS, Batch, ColumnSet, Mask};
 use crate::error::{PredicateError, Wrong};
 use crate::field::{Field, Values};
 use crate::predicate::{Comparison, Operator, Predicate, parse_bytes, parse_duration};
@@ -245,29 +245,30 @@ fn mask(tree: &Tree, batch: &Batch, among: Mask) -> Mask {
 
 /// The test of one field, for all places of the batch.
 fn test(field: Field, check: &Check, batch: &Batch) -> Mask {
-    let numbers = field.plain_column().map(|column| batch.numbers(column));
-    match (numbers, check) {
-        (None, _) => Mask::of(|place| holds(check, field.number(batch, place))),
-        (Some(numbers), Check::Within(low, high)) => {
-            Mask::of(|place| *low <= numbers[place] && numbers[place] <= *high)
+    let mut made = [0; BATCH_RECORDS];
+    let numbers = match field.plain_column() {
+        Some(column) => batch.numbers(column),
+        None => {
+            field.fill_numbers(batch, &mut made);
+            &made
         }
-        (Some(numbers), Check::OneOf(list)) if list.len() <= SHORT_LIST => {
+    };
+    match check {
+        Check::Within(low, high) => {
+            let (low, width) = (*low, high.wrapping_sub(*low));
+            match high < &low {
+                true => Mask::NONE,
+                false => Mask::of(|place| numbers[place].wrapping_sub(low) <= width),
+            }
+        }
+        Check::OneOf(list) if list.len() <= SHORT_LIST => {
             let each = list.iter();
             each.fold(Mask::NONE, |found, one| {
                 found.or(Mask::of(|place| numbers[place] == *one))
             })
         }
-        (Some(numbers), Check::AnyBit(bits)) => Mask::of(|place| numbers[place] & bits != 0),
-        (Some(numbers), _) => Mask::of(|place| holds(check, numbers[place])),
-    }
-}
-
-fn holds(check: &Check, number: u64) -> bool {
-    match check {
-        Check::Within(low, high) => (*low..=*high).contains(&number),
-        Check::OneOf(list) if list.len() <= SHORT_LIST => list.contains(&number),
-        Check::OneOf(list) => list.binary_search(&number).is_ok(),
-        Check::AnyBit(bits) => number & bits != 0,
+        Check::AnyBit(bits) => Mask::of(|place| numbers[place] & bits != 0),
+        Check::OneOf(list) => Mask::of(|place| list.binary_search(&numbers[place]).is_ok()),
     }
 }
 

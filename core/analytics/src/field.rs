@@ -12,9 +12,11 @@
 //! # What records lack
 //! `lib.rs` lists the fields of the specification that need more than records have.
 
+use std::sync::OnceLock;
+
 use tarn_probe::{DeviceIo, DeviceNumber, IoPriority, Outcome, Protocol, Stage};
 
-use crate::column_batch::{Batch, Column, ColumnSet, has_outcome};
+use crate::column_batch::{Batch, Column, ColumnSet, Numbers, has_outcome};
 
 /// What operations are broken down or filtered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -278,6 +280,35 @@ impl Field {
         }
     }
 
+    /// Its values for all operations of a batch, as [`number`](Self::number) has them; those at and
+    /// beyond its length mean nothing.
+    pub(crate) fn fill_numbers(self, batch: &Batch, numbers: &mut Numbers) {
+        let outcomes = batch.numbers(Column::Outcome);
+        let mut fill_marked = |outcome| {
+            for (number, bits) in numbers.iter_mut().zip(outcomes) {
+                *number = u64::from(has_outcome(*bits, outcome));
+            }
+        };
+        match self {
+            Field::Cause => {
+                let causes = causes();
+                for (number, bits) in numbers.iter_mut().zip(outcomes) {
+                    let [low, high, ..] = bits.to_le_bytes();
+                    let of_low = causes[0][usize::from(low)];
+                    *number = of_low.max(causes[1][usize::from(high)]).into();
+                }
+            }
+            Field::Synchronous => fill_marked(Outcome::Synchronous),
+            Field::Sequential => fill_marked(Outcome::Sequential),
+            Field::Failed => fill_marked(Outcome::Error),
+            _ => {
+                for (place, number) in numbers[..batch.len()].iter_mut().enumerate() {
+                    *number = self.number(batch, place);
+                }
+            }
+        }
+    }
+
     /// Its key for one operation of a batch. Of a file: the dataset in the upper 64 bits, the
     /// object in the lower.
     pub fn key(self, batch: &Batch, place: usize) -> u128 {
@@ -287,6 +318,23 @@ impl Field {
             _ => number,
         }
     }
+}
+
+/// The cause of each byte of outcomes, the lower and the upper one: the cause of both is the one
+/// with the larger number.
+fn causes() -> &'static [[u8; 256]; 2] {
+    static CAUSES: OnceLock<[[u8; 256]; 2]> = OnceLock::new();
+    CAUSES.get_or_init(|| {
+        let cause = |bits: u64| u8::try_from(Cause::of(bits).number()).expect("causes are few");
+        let of_byte = |shift: u32| {
+            let mut causes = [0; 256];
+            for (byte, number) in (0..).zip(&mut causes) {
+                *number = cause(byte << shift);
+            }
+            causes
+        };
+        [of_byte(0), of_byte(8)]
+    })
 }
 
 /// The class of what is no request to a device.
@@ -365,6 +413,18 @@ mod tests {
             Cause::Disk
         );
         assert_eq!(Cause::of(u64::MAX), Cause::Error);
+        let mut batch = Batch::new();
+        let mut numbers = [0; crate::column_batch::BATCH_RECORDS];
+        for bits in 0..=u64::from(u16::MAX) {
+            let place = usize::try_from(bits % 256).unwrap();
+            batch.numbers_mut(Column::Outcome)[place] = bits;
+            if place == 255 {
+                batch.set_length(256);
+                Field::Cause.fill_numbers(&batch, &mut numbers);
+                let expected = (0..256).map(|place| Field::Cause.number(&batch, place));
+                assert!(expected.eq(numbers));
+            }
+        }
         for (number, cause) in Cause::ALL.into_iter().enumerate() {
             assert_eq!(cause.number(), number as u64);
         }

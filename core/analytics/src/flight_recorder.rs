@@ -12,7 +12,7 @@
 //! several processors go over them.
 //!
 //! # Invariants
-//! - Segments, open part and the collector's copy of it take at most the budget. Notes of drops
+//! - Segments, open part and what it is packed with take at most the budget. Notes of drops
 //!   take at most 3 MiB besides. A query under way keeps the segments alive that are overwritten
 //!   meanwhile.
 //! - Each record handed over is in exactly one of: the open part, one segment, the count of
@@ -140,9 +140,8 @@ impl FlightRecorder {
     /// Makes a segment of the open part. Queries find the records in the open part until they find
     /// them in the segment.
     fn pack_open(&self) {
-        let mut records = self.held.read().open.clone();
-        let segment = Segment::pack(&mut records);
-        drop(records);
+        // Queries read meanwhile; only the collector writes.
+        let segment = Segment::pack(&self.held.read().open);
         let mut held = self.held.write();
         assert_eq!(
             count_of(held.open.len()),
@@ -157,7 +156,7 @@ impl FlightRecorder {
         }
     }
 
-    /// What the open part takes, twice: it is copied while it is packed.
+    /// What the open part takes, and what it is packed with: times and places, and bytes.
     fn open_bytes(&self) -> usize {
         2 * self.segment_records * RECORD_BYTES
     }
@@ -290,9 +289,8 @@ impl Part {
             Part::Packed(segment) => segment.for_each_block(range_ns, wanted, batch, &mut take),
             Part::Open(records) => {
                 for part in records.chunks(crate::column_batch::BATCH_RECORDS) {
-                    batch.clear();
-                    part.iter().for_each(|record| batch.push(record));
-                    take(batch, &|whole| whole.clone_from(batch));
+                    batch.fill(part, wanted.with(Column::Ended));
+                    take(batch, &|whole| whole.fill(part, ColumnSet::ALL));
                 }
             }
         }
@@ -468,7 +466,7 @@ mod tests {
                 OperationRecord::new(started_ns, latency_ns, &who, &what, outcome, &stages);
             records.push(record);
         }
-        let bytes = Segment::pack(&mut records).memory_bytes();
+        let bytes = Segment::pack(&records).memory_bytes();
         let per_record = bytes as f64 / SEGMENT_RECORDS as f64;
         let room = DEFAULT_BUDGET_BYTES - 2 * SEGMENT_RECORDS * RECORD_BYTES;
         assert!(

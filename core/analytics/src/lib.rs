@@ -64,6 +64,8 @@ mod field;
 mod flight_recorder;
 mod key_table;
 mod live;
+mod live_second;
+mod live_sharing;
 mod predicate;
 mod predicate_json;
 mod predicate_text;
@@ -88,7 +90,8 @@ pub use flight_recorder::{
     DEFAULT_BUDGET_BYTES, FlightRecorder, LEAST_BUDGET_BYTES, RecorderState,
 };
 pub use key_table::Key;
-pub use live::{INSTRUMENTATIONS_MAX, InstrumentationId, LiveResults, LiveSecond};
+pub use live::{INSTRUMENTATIONS_MAX, InstrumentationId, LiveResults};
+pub use live_second::LiveSecond;
 pub use predicate::{Comparison, Operator, Predicate};
 pub use query::{Answer, ColumnState, Group, LISTED_MAX, Operations, Order, Query, Series};
 pub use statement::Statement;

@@ -1,10 +1,11 @@
 //! Live instrumentations: statistics that are counted as operations come.
 //!
 //! # Mechanism
-//! The collector hands each batch to all instrumentations: the request path has no part in it. An
-//! instrumentation counts by seconds of the clock of operations. A second is open until
-//! [`GRACE_NS`] after its end, and counts up to [`OPEN_KEYS_MAX`] keys; then it keeps the largest
-//! ones, and the others join `other`. An instrumentation that was not read for [`IDLE_NS`] ends.
+//! The collector hands each batch to all instrumentations, which share what they ask of it
+//! (`live_sharing.rs`): the request path has no part in it. An instrumentation counts by seconds of
+//! the clock of operations. A second is open until [`GRACE_NS`] after its end, and counts up to
+//! [`OPEN_KEYS_MAX`] keys; then it keeps the largest ones, and the others join `other`. An
+//! instrumentation that was not read for [`IDLE_NS`] ends.
 //!
 //! # Invariants
 //! - In each second the groups and `other` add up to the total, also for operations that come late.
@@ -13,12 +14,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::breakdown::{Breakdown, KEY_WORDS_MAX};
-use crate::column_batch::{BATCH_RECORDS, Batch, Column, Mask};
+use tarn_probe::OperationRecord;
+
+use crate::breakdown::Breakdown;
+use crate::column_batch::{BATCH_RECORDS, Batch};
 use crate::compiled::CompiledPredicate;
 use crate::error::LiveError;
-use crate::key_table::{Key, KeyTable};
-use crate::tally::Tally;
+use crate::live_second::{LiveSecond, OPEN_KEYS_MAX, Second};
+use crate::live_sharing::{Shares, Sharing};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// How long after its end a second gets operations that come late: passes of the collector are 50
@@ -36,9 +39,6 @@ const ARCHIVED_SECONDS_MAX: usize = 20;
 const ARCHIVED_MAX: usize = 64;
 /// What the seconds of one may take.
 const BYTES_MAX: usize = 1 << 20;
-/// Keys of an open second. A key that comes later than those is in `other`: no such key has more
-/// than that; the flight recorder ranks all keys.
-const OPEN_KEYS_MAX: usize = 256;
 
 /// The number of an instrumentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,12 +49,16 @@ pub struct InstrumentationId(pub u64);
 pub(crate) struct Live {
     all: BTreeMap<InstrumentationId, Instrumentation>,
     last_id: u64,
+    sharing: Sharing,
+    /// The one at hand.
+    batch: Batch,
 }
 
 #[derive(Debug)]
 struct Instrumentation {
     predicate: CompiledPredicate,
     breakdown: Breakdown,
+    shares: Shares,
     keys_max: usize,
     purpose: Purpose,
     began_ns: u64,
@@ -83,17 +87,6 @@ impl Purpose {
     }
 }
 
-#[derive(Debug)]
-struct Second {
-    number: u64,
-    is_open: bool,
-    keys: KeyTable<KEY_WORDS_MAX>,
-    tallies: Vec<Tally>,
-    other: Tally,
-    /// What it takes, since it is closed: operations that come late add little. 0 while it is open.
-    bytes: usize,
-}
-
 /// What an instrumentation counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveResults {
@@ -107,21 +100,6 @@ pub struct LiveResults {
     pub seconds: Vec<LiveSecond>,
     /// Operations that came when their second was no longer held.
     pub late: u64,
-}
-
-/// One second of an instrumentation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveSecond {
-    /// Which second of the clock of operations.
-    pub second: u64,
-    /// Whether it may still become more.
-    pub is_open: bool,
-    /// All operations.
-    pub total: Tally,
-    /// By key, the largest sum first.
-    pub groups: Vec<(Key, Tally)>,
-    /// Operations of other keys; without discrete fields, all.
-    pub other: Tally,
 }
 
 impl Live {
@@ -145,9 +123,11 @@ impl Live {
         }
         self.last_id += 1;
         let id = InstrumentationId(self.last_id);
+        let shares = (self.sharing).join(&predicate, &breakdown, purpose.shift_ns());
         let instrumentation = Instrumentation {
             predicate,
             breakdown,
+            shares,
             keys_max: keys_max.min(OPEN_KEYS_MAX),
             purpose,
             began_ns: now_ns,
@@ -161,7 +141,18 @@ impl Live {
 
     /// Ends one. Says whether there was one.
     pub(crate) fn remove(&mut self, id: InstrumentationId) -> bool {
-        self.all.remove(&id).is_some()
+        let is_removed = self.all.remove(&id).is_some();
+        self.share();
+        is_removed
+    }
+
+    /// Joins anew what the instrumentations ask that there still are.
+    fn share(&mut self) {
+        self.sharing = Sharing::default();
+        for one in self.all.values_mut() {
+            let shift_ns = one.purpose.shift_ns();
+            one.shares = (self.sharing).join(&one.predicate, &one.breakdown, shift_ns);
+        }
     }
 
     /// The instrumentations that count for people.
@@ -178,19 +169,24 @@ impl Live {
         self.all.is_empty()
     }
 
-    /// Counts a batch, of which all columns are filled.
-    pub(crate) fn count(&mut self, batch: &Batch) {
-        let mut keys = [[0; KEY_WORDS_MAX]; BATCH_RECORDS];
+    /// Counts operations, [`BATCH_RECORDS`] at most.
+    pub(crate) fn count(&mut self, records: &[OperationRecord]) {
+        assert!(records.len() <= BATCH_RECORDS, "they are a batch");
+        self.batch.fill(records, self.sharing.wanted());
+        self.sharing.begin(&self.batch);
         for instrumentation in self.all.values_mut() {
-            keys.fill([0; KEY_WORDS_MAX]);
-            instrumentation.count(batch, &mut keys);
+            instrumentation.count(&mut self.sharing, &self.batch);
         }
     }
 
     /// Closes seconds, and ends what is idle.
     pub(crate) fn tend(&mut self, now_ns: u64) {
+        let count = self.all.len();
         self.all
             .retain(|_, one| now_ns.saturating_sub(one.read_ns) < IDLE_NS);
+        if self.all.len() < count {
+            self.share();
+        }
         for instrumentation in self.all.values_mut() {
             instrumentation.close_seconds(now_ns);
         }
@@ -218,34 +214,23 @@ impl Live {
 }
 
 impl Instrumentation {
-    fn count(&mut self, batch: &Batch, keys: &mut [[u64; KEY_WORDS_MAX]; BATCH_RECORDS]) {
-        let meant = self.predicate.mask(batch, Mask::first(batch.len()));
+    fn count(&mut self, sharing: &mut Sharing, batch: &Batch) {
+        let meant = sharing.meant(&self.shares);
         if meant.is_empty() {
             return;
         }
-        self.breakdown.fill_keys(batch, keys);
-        let is_broken_down = !self.breakdown.by().is_empty();
-        let ended = batch.numbers(Column::Ended);
-        let counted = self.breakdown.counted(batch);
-        let shift_ns = self.purpose.shift_ns();
-        // Most operations of a batch ended in the same second.
-        let mut at = None;
-        meant.for_each(|place| {
-            let number = ended[place].saturating_add(shift_ns) / SECOND_NS;
-            if at.is_none_or(|(last, _)| last != number) {
-                at = Some((number, place_of_second(&mut self.seconds, number)));
+        sharing.find(&self.shares, batch);
+        let asked = sharing.asked(&self.shares, batch);
+        for (number, of_second) in sharing.seconds(&self.shares) {
+            let meant = meant.and(*of_second);
+            if meant.is_empty() {
+                continue;
             }
-            let Some((_, Some(second))) = at else {
-                self.late += 1;
-                return;
-            };
-            let second = &mut self.seconds[second];
-            let tally = match is_broken_down {
-                true => second.tally(&keys[place]),
-                false => &mut second.other,
-            };
-            counted.add(tally, place);
-        });
+            match place_of_second(&mut self.seconds, *number, &self.breakdown) {
+                Some(place) => self.seconds[place].count(&asked, meant),
+                None => self.late += meant.count(),
+            }
+        }
     }
 
     fn close_seconds(&mut self, now_ns: u64) {
@@ -274,7 +259,11 @@ impl Instrumentation {
 }
 
 /// Where the second of that number is, which is made if it is not older than all that are held.
-fn place_of_second(seconds: &mut VecDeque<Second>, number: u64) -> Option<usize> {
+fn place_of_second(
+    seconds: &mut VecDeque<Second>,
+    number: u64,
+    breakdown: &Breakdown,
+) -> Option<usize> {
     let place = seconds.partition_point(|second| second.number < number);
     if seconds
         .get(place)
@@ -284,90 +273,7 @@ fn place_of_second(seconds: &mut VecDeque<Second>, number: u64) -> Option<usize>
         if is_older_than_all && seconds.iter().any(|second| !second.is_open) {
             return None;
         }
-        seconds.insert(place, Second::new(number));
+        seconds.insert(place, Second::new(number, breakdown));
     }
     Some(place)
-}
-
-impl Second {
-    fn new(number: u64) -> Second {
-        Second {
-            number,
-            is_open: true,
-            keys: KeyTable::default(),
-            tallies: Vec::new(),
-            other: Tally::default(),
-            bytes: 0,
-        }
-    }
-
-    /// Where an operation with this key is counted.
-    fn tally(&mut self, key: &[u64; KEY_WORDS_MAX]) -> &mut Tally {
-        let number = match self.is_open {
-            true => self.keys.find_or_add(key, OPEN_KEYS_MAX),
-            false => self.keys.find(key),
-        };
-        match number {
-            None => &mut self.other,
-            Some(number) => {
-                if number == self.tallies.len() {
-                    self.tallies.push(Tally::default());
-                }
-                &mut self.tallies[number]
-            }
-        }
-    }
-
-    /// The numbers of the keys, the largest sum first.
-    fn ranked(&self) -> Vec<usize> {
-        let mut numbers: Vec<usize> = (0..self.tallies.len()).collect();
-        numbers.sort_by_key(|number| (u64::MAX - self.tallies[*number].sum, *number));
-        numbers
-    }
-
-    /// Keeps only the largest keys.
-    fn close(&mut self, keys_max: usize) {
-        let (mut keys, mut tallies) = (KeyTable::default(), Vec::new());
-        for number in self.ranked() {
-            if tallies.len() < keys_max {
-                keys.find_or_add(&self.keys.keys()[number], keys_max);
-                tallies.push(std::mem::take(&mut self.tallies[number]));
-            } else {
-                self.other.merge(&self.tallies[number]);
-            }
-        }
-        (self.keys, self.tallies) = (keys, tallies);
-        self.is_open = false;
-        self.bytes = self.counted_bytes();
-    }
-
-    fn counted_bytes(&self) -> usize {
-        let tallies = self.tallies.iter().chain([&self.other]);
-        size_of::<Second>()
-            + self.keys.bytes()
-            + tallies
-                .map(|tally| size_of::<Tally>() + tally.bytes())
-                .sum::<usize>()
-    }
-
-    fn shown(&self, breakdown: &Breakdown, keys_max: usize) -> LiveSecond {
-        let mut other = self.other.clone();
-        let mut total = self.other.clone();
-        let mut groups = Vec::new();
-        for number in self.ranked() {
-            let tally = &self.tallies[number];
-            total.merge(tally);
-            match groups.len() < keys_max {
-                true => groups.push((breakdown.key_of(&self.keys.keys()[number]), tally.clone())),
-                false => other.merge(tally),
-            }
-        }
-        LiveSecond {
-            second: self.number,
-            is_open: self.is_open,
-            total,
-            groups,
-            other,
-        }
-    }
 }

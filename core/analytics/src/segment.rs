@@ -15,9 +15,11 @@
 
 use std::ops::Range;
 
-use tarn_probe::{OperationRecord, Stage, pack_stage_ns, unpack_stage_ns};
+use tarn_probe::{OperationRecord, Stage, unpack_stage_ns};
 
-use crate::column_batch::{BATCH_RECORDS, Batch, Column, ColumnSet, FillWhole, Numbers};
+use crate::column_batch::{
+    BATCH_RECORDS, Batch, Column, ColumnSet, FillWhole, Numbers, kind_of, protocol_of,
+};
 use crate::column_packing::{PADDING, pack, unpack};
 use crate::key_table::KeyTable;
 
@@ -36,6 +38,8 @@ const DIRECT: [Column; 4] = [
 ];
 /// The place of the origin.
 const ORIGIN: usize = 5;
+/// Bytes that are made room for at first, for each operation.
+const PACKED_BYTES_GUESS: usize = 16;
 
 /// Operations that are packed together.
 #[derive(Debug)]
@@ -58,20 +62,27 @@ struct Block {
 }
 
 impl Segment {
-    /// Packs the operations, which are sorted for it.
+    /// Packs operations.
     ///
     /// # Panics
     /// If there are none: an empty segment has no times.
-    pub(crate) fn pack(records: &mut [OperationRecord]) -> Segment {
+    pub(crate) fn pack(records: &[OperationRecord]) -> Segment {
         assert!(!records.is_empty(), "a segment has operations");
-        records.sort_by_key(OperationRecord::ended_ns);
-        let (mut bytes, mut origins) = (Vec::new(), KeyTable::<2>::default());
-        let mut batch = Batch::new();
+        // Times with places are sorted, a fourth of what records are.
+        let mut order: Vec<(u64, usize)> = records
+            .iter()
+            .map(OperationRecord::ended_ns)
+            .zip(0..)
+            .collect();
+        order.sort();
+        let mut bytes = Vec::with_capacity(records.len() * PACKED_BYTES_GUESS);
+        let mut origins = KeyTable::<2>::default();
+        let mut sorted = Vec::with_capacity(BATCH_RECORDS);
         let mut blocks = Vec::new();
-        for part in records.chunks(BATCH_RECORDS) {
-            batch.clear();
-            part.iter().for_each(|record| batch.push(record));
-            blocks.push(pack_block(&batch, &mut origins, &mut bytes));
+        for part in order.chunks(BATCH_RECORDS) {
+            sorted.clear();
+            sorted.extend(part.iter().map(|(_, place)| records[*place]));
+            blocks.push(pack_block(&sorted, &mut origins, &mut bytes));
         }
         bytes.extend(PADDING);
         Segment {
@@ -196,62 +207,66 @@ const ORIGIN_PARTS: [(Column, u32, u32); 6] = [
     (Column::Outcome, 112, 16),
 ];
 
-fn origin_of(batch: &Batch, place: usize) -> u128 {
-    ORIGIN_PARTS.iter().fold(0, |origin, (column, shift, _)| {
-        origin | u128::from(batch.numbers(*column)[place]) << shift
-    })
-}
-
-/// An origin as a key.
-fn halves(origin: u128) -> [u64; 2] {
-    let half = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).expect("64 bits");
-    [half(origin), half(origin >> 64)]
+/// What [`ORIGIN_PARTS`] tell of an operation, in two halves.
+fn origin_of(record: &OperationRecord) -> [u64; 2] {
+    let low = u64::from(record.dataset.0) | u64::from(record.client.0) << 32;
+    let kind = u64::from(kind_of(record).number()) << 32;
+    let protocol = u64::from(protocol_of(record).number()) << 40;
+    let outcome = u64::from(record.outcome_bits()) << 48;
+    [low, u64::from(record.user) | kind | protocol | outcome]
 }
 
 fn joined([low, high]: &[u64; 2]) -> u128 {
     u128::from(*high) << 64 | u128::from(*low)
 }
 
-fn pack_block(batch: &Batch, origins: &mut KeyTable<2>, bytes: &mut Vec<u8>) -> Block {
-    let count = batch.len();
+fn pack_block(
+    records: &[OperationRecord],
+    origins: &mut KeyTable<2>,
+    bytes: &mut Vec<u8>,
+) -> Block {
+    let count = records.len();
     let at = u32::try_from(bytes.len()).expect("a segment is less than 4 GiB");
     let mut lengths = [0; PACKED_COLUMNS];
-    let mut add = |place: usize, numbers: &[u64]| {
+    let mut numbers = [0; BATCH_RECORDS];
+    let mut add = |place: usize, number: &mut dyn FnMut(&OperationRecord) -> u64| {
+        for (stored, record) in numbers.iter_mut().zip(records) {
+            *stored = number(record);
+        }
         let before = bytes.len();
-        pack(numbers, bytes);
+        pack(&numbers[..count], bytes);
         lengths[place] = u16::try_from(bytes.len() - before).expect("at most 256 numbers");
     };
-    let ended = &batch.numbers(Column::Ended)[..count];
-    let mut numbers = [0; BATCH_RECORDS];
-    for (place, times) in ended.windows(2).enumerate() {
-        numbers[place + 1] = times[1] - times[0];
-    }
-    add(0, &numbers[..count]);
-    for (place, column) in DIRECT.into_iter().enumerate() {
-        if column == Column::Object {
-            let objects = batch.numbers(column).iter();
-            (numbers.iter_mut().zip(objects)).for_each(|(n, object)| *n = object.rotate_left(1));
-            add(place + 1, &numbers[..count]);
-            continue;
-        }
-        add(place + 1, &batch.numbers(column)[..count]);
-    }
-    for (place, number) in numbers[..count].iter_mut().enumerate() {
-        let found = origins.find_or_add(&halves(origin_of(batch, place)), usize::MAX);
-        let found = found.expect("the table has no bound");
-        *number = u64::try_from(found).expect("fits 64 bits");
-    }
-    add(ORIGIN, &numbers[..count]);
+    let first_ended_ns = records[0].ended_ns();
+    let mut last_ended_ns = first_ended_ns;
+    add(0, &mut |record| {
+        let before_ns = std::mem::replace(&mut last_ended_ns, record.ended_ns());
+        last_ended_ns - before_ns
+    });
+    add(1, &mut |record| record.latency_ns());
+    add(2, &mut |record| record.size.into());
+    add(3, &mut |record| record.offset);
+    add(4, &mut |record| record.object.rotate_left(1));
+    let mut last: Option<([u64; 2], u64)> = None;
+    add(ORIGIN, &mut |record| {
+        let origin = origin_of(record);
+        let number = match last {
+            Some((before, number)) if before == origin => number,
+            _ => {
+                let found = origins.find_or_add(&origin, usize::MAX);
+                u64::try_from(found.expect("the table has no bound")).expect("fits 64 bits")
+            }
+        };
+        last = Some((origin, number));
+        number
+    });
     for stage in Stage::ALL {
-        let durations = batch.numbers(Column::Stage(*stage));
-        for (number, duration) in numbers[..count].iter_mut().zip(durations) {
-            *number = u64::from(pack_stage_ns(*duration));
-        }
-        add(BEFORE_STAGES + stage.index(), &numbers[..count]);
+        let place = BEFORE_STAGES + stage.index();
+        add(place, &mut |record| record.packed_stage(*stage).into());
     }
     Block {
-        first_ended_ns: ended[0],
-        last_ended_ns: ended[count - 1],
+        first_ended_ns,
+        last_ended_ns,
         at,
         lengths,
         count: u16::try_from(count).expect("at most 256"),

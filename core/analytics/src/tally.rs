@@ -35,15 +35,32 @@ impl Default for Spread {
     }
 }
 
+/// The bucket of a number.
+pub(crate) fn bucket_number(number: u64) -> u16 {
+    let bucket = HistogramSnapshot::bucket_of(number);
+    u16::try_from(bucket).expect("a histogram has 496 buckets")
+}
+
 impl Tally {
     /// Counts one operation, in the bucket of `number` if there is one.
     pub fn add(&mut self, measure: u64, number: Option<u64>) {
+        if let Some(number) = number {
+            return self.add_in(measure, number, bucket_number(number));
+        }
         self.count += 1;
         self.sum = self.sum.wrapping_add(measure);
-        if let Some(number) = number {
-            *self.bucket(HistogramSnapshot::bucket_of(number)) += 1;
-            self.widen((number, number));
-        }
+    }
+
+    /// As [`add`](Self::add), with the number's [bucket](bucket_number).
+    pub(crate) fn add_in(&mut self, measure: u64, number: u64, bucket: u16) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(measure);
+        let spread = self.spread.get_or_insert_default();
+        let range = &mut spread.range;
+        *range = (range.0.min(number), range.1.max(number));
+        let bucket = usize::from(bucket);
+        let octave = spread.octaves[bucket / BUCKETS_PER_OCTAVE].get_or_insert_default();
+        octave[bucket % BUCKETS_PER_OCTAVE] += 1;
     }
 
     /// The least and the most of the numbers that were counted in buckets.

@@ -108,6 +108,11 @@ impl OperationRecord {
         unpack_stage_ns(self.stages[stage.index()])
     }
 
+    /// How long a stage took, as [`pack_stage_ns`] packs it.
+    pub fn packed_stage(&self, stage: Stage) -> u16 {
+        self.stages[stage.index()]
+    }
+
     /// Whether this happened on the way.
     pub fn is_marked(&self, outcome: Outcome) -> bool {
         self.outcome & outcome.bit() != 0
