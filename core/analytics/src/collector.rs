@@ -25,6 +25,7 @@ use crate::compiled::CompiledPredicate;
 use crate::error::LiveError;
 use crate::flight_recorder::FlightRecorder;
 use crate::live::{InstrumentationId, Live, LiveResults, Purpose};
+use crate::operation_totals::{OperationTotal, OperationTotals};
 use crate::probes::Probes;
 use crate::ranks;
 
@@ -41,6 +42,7 @@ const CHUNK_RECORDS: usize = 16 * BATCH_RECORDS;
 pub struct Analytics {
     recorder: FlightRecorder,
     live: Mutex<Live>,
+    totals: Mutex<OperationTotals>,
     pass: Mutex<Pass>,
     passes: AtomicU64,
     passes_ns: AtomicU64,
@@ -71,6 +73,7 @@ impl Analytics {
         Analytics {
             recorder: FlightRecorder::new(budget_bytes),
             live: Mutex::new(ranks::LIVE, Live::default()),
+            totals: Mutex::new(ranks::TOTALS, OperationTotals::default()),
             pass: Mutex::new(ranks::PASS, Pass::default()),
             passes: AtomicU64::new(0),
             passes_ns: AtomicU64::new(0),
@@ -158,6 +161,7 @@ impl Analytics {
     /// thread at a time.
     pub fn take(&self, records: &[OperationRecord]) {
         self.recorder.take(records);
+        self.totals.lock().count(records);
         for part in records.chunks(BATCH_RECORDS) {
             let mut live = self.live.lock();
             if live.is_empty() {
@@ -165,6 +169,11 @@ impl Analytics {
             }
             live.count(part);
         }
+    }
+
+    /// What was counted since the collector began, by protocol, kind and dataset, in no order.
+    pub fn totals(&self) -> Vec<OperationTotal> {
+        self.totals.lock().all()
     }
 
     /// Notes that what ended in this time was taken, except `dropped` operations.

@@ -17,6 +17,7 @@
 //! ```text
 //! rings of probe -> collector -> flight recorder: open part -> segments -> queries
 //!                            \-> live instrumentations -> results of seconds
+//!                            \-> totals since the collector began (`operation_totals.rs`)
 //! ```
 //!
 //! # Invariants
@@ -66,6 +67,7 @@ mod key_table;
 mod live;
 mod live_second;
 mod live_sharing;
+mod operation_totals;
 mod predicate;
 mod predicate_json;
 mod predicate_text;
@@ -92,6 +94,7 @@ pub use flight_recorder::{
 pub use key_table::Key;
 pub use live::{INSTRUMENTATIONS_MAX, InstrumentationId, LiveResults};
 pub use live_second::LiveSecond;
+pub use operation_totals::OperationTotal;
 pub use predicate::{Comparison, Operator, Predicate};
 pub use query::{Answer, ColumnState, Group, LISTED_MAX, Operations, Order, Query, Series};
 pub use statement::Statement;

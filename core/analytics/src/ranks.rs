@@ -12,3 +12,5 @@ pub(crate) const LIVE: Rank = Rank::new(LEAF + 41, "analytics live");
 pub(crate) const HELD: Rank = Rank::new(LEAF + 42, "flight recorder");
 /// The states of a query under way.
 pub(crate) const STATES: Rank = Rank::new(LEAF + 44, "analytics query");
+/// Totals since the collector began.
+pub(crate) const TOTALS: Rank = Rank::new(LEAF + 45, "operation totals");
