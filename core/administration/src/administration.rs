@@ -126,6 +126,8 @@ macro_rules! for_each_operation {
                 "Raises the version of file systems.";
             "statistics/kstat" statistics_kstat: statistics::Kstat => statistics::Kstats,
                 "Reads counters and histograms.";
+            "statistics/metrics" statistics_metrics: statistics::Metrics => statistics::MetricFamilies,
+                "Reads all metrics of operations, pools, devices, caches and the machine.";
             "analytics/query" analytics_query: analytics::Query => analytics::Answer,
                 "Breaks operations down, in columns of time.";
             "analytics/operations" analytics_operations: analytics::Operations => analytics::OperationList,

@@ -26,6 +26,7 @@ pub mod event_values;
 mod inert;
 mod kstat;
 pub mod messages;
+mod metrics;
 mod pools;
 mod service;
 

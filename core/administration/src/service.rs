@@ -452,6 +452,14 @@ impl Administration for Administrator {
         Ok(self.kstat(&request))
     }
 
+    fn statistics_metrics(
+        &self,
+        _: &Call,
+        _: statistics::Metrics,
+    ) -> Result<statistics::MetricFamilies, Refusal> {
+        Ok(self.metrics())
+    }
+
     fn analytics_query(
         &self,
         call: &Call,

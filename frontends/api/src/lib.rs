@@ -45,6 +45,7 @@ pub fn only_reads(path: &str) -> bool {
             | "dataset/watch-receive"
             | "dataset/watch-send"
             | "statistics/kstat"
+            | "statistics/metrics"
     )
 }
 

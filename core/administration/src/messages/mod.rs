@@ -19,6 +19,7 @@ pub mod delegation;
 mod escape;
 pub mod events;
 pub mod free_space;
+pub mod metrics;
 pub mod pool;
 pub mod scan;
 pub mod statistics;

@@ -1,7 +1,11 @@
-//! Requests and replies of `zpool iostat` and `tarn kstat`.
+//! Requests and replies of `zpool iostat`, `tarn kstat` and `tarn export`.
 //!
 //! Counters are cumulative since import and never reset: a rate is the difference of two samples.
 
+pub use super::metrics::{
+    MetricFamilies, MetricFamily, MetricHistogram, MetricKind, MetricSample, MetricUnit,
+    MetricValue, Metrics,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
