@@ -1,5 +1,5 @@
-//! `cargo xtask build`: the six programs, in `target/release`, and `mount.zfs`, which is `zfs` by
-//! the name that mount(8) calls.
+//! `cargo xtask build`: the six programs, in `target/release`, `mount.zfs`, which is `zfs` by the
+//! name that mount(8) calls, and `zpool_influxdb`, which is `tarn` by the name that Telegraf calls.
 //!
 //! CI builds them in the profile `simulation` instead, in one build with the simulator: as fast,
 //! with every assertion, and compiled once for both.
@@ -25,16 +25,18 @@ pub const PROFILE: &str = "simulation";
 /// The program of `cargo xtask sim`.
 pub const SIMULATOR: &str = "tarn-sim";
 
-/// The name by which mount(8) calls `zfs`.
-const HELPER: &str = "mount.zfs";
+/// Programs by the names that others call them by.
+const OTHER_NAMES: [(&str, &str); 2] = [("mount.zfs", "zfs"), ("zpool_influxdb", "tarn")];
 
-/// Makes the helper of mount(8): another name of `zfs`.
-fn link_helper(folder: &Path) -> Outcome {
-    let helper = folder.join(HELPER);
-    if std::fs::symlink_metadata(&helper).is_ok() {
-        std::fs::remove_file(&helper)?;
+/// Makes the other names.
+fn link_other_names(folder: &Path) -> Outcome {
+    for (name, program) in OTHER_NAMES {
+        let link = folder.join(name);
+        if std::fs::symlink_metadata(&link).is_ok() {
+            std::fs::remove_file(&link)?;
+        }
+        std::os::unix::fs::symlink(program, &link)?;
     }
-    std::os::unix::fs::symlink("zfs", &helper)?;
     Ok(())
 }
 
@@ -67,7 +69,7 @@ fn expect_programs(folder: &Path) -> Outcome {
             return Err(format!("the build left no {}", path.display()).into());
         }
     }
-    link_helper(folder)?;
+    link_other_names(folder)?;
     println!("{} in {}", PROGRAMS.join(", "), folder.display());
     Ok(())
 }

@@ -131,7 +131,7 @@ fn parse(arguments: &[String]) -> Result<Asked, Failure> {
 }
 
 /// Milliseconds of `1s`, `100ms` or `1m`.
-fn milliseconds(text: &str) -> Result<u64, Failure> {
+pub fn milliseconds(text: &str) -> Result<u64, Failure> {
     let number = |text: &str, unit_ms: u64| text.parse::<u64>().ok()?.checked_mul(unit_ms);
     let found = match text {
         text if text.ends_with("ms") => number(text.trim_end_matches("ms"), 1),

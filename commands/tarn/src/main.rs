@@ -5,6 +5,8 @@
 //! - `slow`, `analytics`: operations that are held; `analytics_tables`: their text forms;
 //!   `asked_operations`: which of them
 //! - `top`: the same as a picture that goes on; `top_picture`, `heat_map`, `hit_plot`: its parts
+//! - `export`: metrics and answers in the forms of other programs; `influx_program`: the same as
+//!   `zpool_influxdb`, by which name this program is called, too
 //! - `daemon`: starting and stopping it by hand
 //! - `iscsi`: targets, sessions, initiators and the portal
 //! - `web`: where the page for browsers is, and the tokens to log in
@@ -15,8 +17,10 @@ mod analytics_tables;
 mod asked;
 mod asked_operations;
 mod daemon;
+mod export;
 mod heat_map;
 mod hit_plot;
+mod influx_program;
 mod iscsi;
 mod kstat;
 mod shown;
@@ -80,6 +84,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "analytics",
         usage: analytics::USAGE,
         run: Some(analytics::run),
+    },
+    Subcommand {
+        name: "export",
+        usage: export::USAGE,
+        run: Some(export::run),
     },
     BLANK,
     Subcommand {
@@ -150,6 +159,7 @@ is told), 2 wrong usage.\n"
         "slow" => slow::NOTES.to_string(),
         "top" => top::NOTES.to_string(),
         "analytics" => analytics::NOTES.to_string(),
+        "export" => export::NOTES.to_string(),
         "web" => web::NOTES.to_string(),
         "kstat" => "\n\
 \t-c class  only groups of this class: misc or table\n\
@@ -167,6 +177,9 @@ missing means any; \\: stands for a colon.\n\
 
 fn main() -> std::process::ExitCode {
     match text_of(std::env::args_os()) {
+        Ok(arguments) if influx_program::is_called(&arguments) => {
+            std::process::ExitCode::from(influx_program::run(&arguments))
+        }
         Ok(arguments) => std::process::ExitCode::from(TARN.run(&plain_help(arguments))),
         Err(refusal) => {
             complain(format!("tarn: {refusal}"));
@@ -218,6 +231,10 @@ mod tests {
         assert_eq!(code(&["tarn", "analytics"]), 2);
         assert_eq!(code(&["tarn", "analytics", "frobnicate"]), 2);
         assert_eq!(code(&["tarn", "analytics", "query"]), 2);
+        assert_eq!(code(&["tarn", "help", "export"]), 0);
+        assert_eq!(code(&["tarn", "export", "-x"]), 2);
+        assert_eq!(code(&["tarn", "export", "-f", "xml"]), 2);
+        assert_eq!(code(&["tarn", "export", "-f", "prometheus", "nfs.ops"]), 2);
         assert_eq!(code(&["tarn", "help", "iscsi"]), 0);
         assert_eq!(code(&["tarn", "iscsi"]), 2);
         assert_eq!(code(&["tarn", "iscsi", "frobnicate"]), 2);

@@ -13,7 +13,7 @@
 //! to the routes of `tarn-api`, as the daemon's user for an administrator; a viewer may call some
 //! operations that change nothing, and gets pseudonyms for clients, users and files
 //! (`viewer.rs`, `pseudonyms.rs`). `live_stream.rs` sends results of Analytics as they come;
-//! `worksheets.rs` keeps what was saved.
+//! `worksheets.rs` keeps what was saved; `scrape.rs` answers Prometheus.
 //!
 //! # Invariants
 //! - Nothing but the page's files is answered without a token or a session.
@@ -28,6 +28,7 @@ mod page_files;
 mod page_listener;
 mod page_server;
 mod pseudonyms;
+mod scrape;
 mod sessions;
 mod site;
 mod tokens;

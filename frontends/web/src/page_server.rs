@@ -5,6 +5,7 @@ use crate::origin;
 use crate::page_files;
 use crate::page_listener::PageListener;
 use crate::pseudonyms::Pseudonyms;
+use crate::scrape;
 use crate::sessions::Sessions;
 use crate::site::{PageOptions, Site, Visitor, is_json};
 use crate::tokens::Role;
@@ -105,6 +106,9 @@ async fn route(site: &Arc<Site>, visitor: Visitor, parts: &Parts, body: Bytes) -
         && let Some(file) = page_files::answer(path, headers)
     {
         return file;
+    }
+    if path == scrape::PATH {
+        return scrape::answer(site, &visitor, parts).await;
     }
     let Some(path) = path.strip_prefix("/api/v1/") else {
         return site.refuse(StatusCode::NOT_FOUND, "the page has no such file");

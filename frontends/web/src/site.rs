@@ -233,7 +233,7 @@ impl Site {
 }
 
 /// The value of an answer, or the answer where it says what is wrong.
-async fn read_reply(response: Response<Body>) -> Result<Value, Response<Body>> {
+pub(crate) async fn read_reply(response: Response<Body>) -> Result<Value, Response<Body>> {
     if !response.status().is_success() {
         return Err(response);
     }

@@ -36,6 +36,7 @@ pub(crate) fn may_call(path: &str) -> bool {
             | "pool/iostat"
             | "pool/list-activities"
             | "dataset/describe"
+            | "statistics/metrics"
             | "analytics/query"
             | "analytics/operations"
             | "analytics/state"

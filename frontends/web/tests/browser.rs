@@ -37,6 +37,28 @@ macro_rules! notes {
 
 tarn_administration::for_each_operation!(notes);
 
+/// A scraper shows a token, a viewer's at least, and causes one operation.
+#[test]
+fn metrics_are_scraped_with_a_token() {
+    let served = Served::new(None);
+    let plain = served.ask("GET /metrics HTTP/1.1", "");
+    assert_eq!((plain.status, served.noted()), (401, Vec::new()));
+    let token = served.token(Role::Viewer);
+    let shown = |method: &str| {
+        let head = format!("{method} /metrics HTTP/1.1\r\nauthorization: Bearer {token}");
+        served.ask(&head, "")
+    };
+    assert_eq!(shown("POST").status, 405);
+    assert_eq!(served.noted(), Vec::<String>::new());
+    // The notebook gives no metrics: its refusal is the answer.
+    let refused = shown("GET");
+    assert!(refused.body.contains("only noted"), "{refused:?}");
+    let noted = served.noted();
+    assert_eq!(noted.len(), 1);
+    assert!(noted[0].starts_with("statistics/metrics "), "{noted:?}");
+    assert!(!noted[0].contains(&OWNER.to_string()), "{noted:?}");
+}
+
 /// The page in a folder of its own.
 struct Served {
     folder: tempfile::TempDir,

@@ -136,6 +136,9 @@ impl Staging<'_> {
         }
         if self.place.is_system() {
             symlink("zfs", self.root.join("usr/sbin/mount.zfs"))?;
+            // Where OpenZFS has it, and configurations of Telegraf expect it.
+            fs::create_dir_all(self.root.join("usr/libexec"))?;
+            symlink("../sbin/tarn", self.root.join("usr/libexec/zpool_influxdb"))?;
         }
         let (major, minor) = glibc.ok_or("the programs need no C library, or an unknown one")?;
         Ok(format!("{major}.{minor}"))

@@ -6,8 +6,8 @@
 //! row says; front ends and commands may use `engine` and each other; `zdb` and `zstream` may look
 //! into any crate; tests and tasks may use anything, and nothing that ships may use them.
 //!
-//! `administration` is for `api` and the commands. Front ends that serve data build without it:
-//! they use neither it nor `api`, which `web` alone uses besides.
+//! `administration` is for `api`, `exports` and the commands. Front ends that serve data build
+//! without it: they use neither these nor `api`, which `web` alone uses besides.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,6 +24,9 @@ const CONTROL: &str = "api";
 
 /// The front end that shows `api` to browsers.
 const PAGE: &str = "web";
+
+/// What writes replies of `administration` in the forms of other programs. It serves nothing.
+const FORMS: &str = "exports";
 
 /// Which of the house's parts a crate belongs to: its top folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,7 +217,8 @@ fn forbidden(table: &Table, one: &Crate, used: &str, used_part: Option<Part>) ->
         (Part::Core, _) => Some("the core knows no front end and no command".to_string()),
         (Part::Frontend, _)
             if one.layer != CONTROL
-                && (used == "administration" || used == CONTROL && one.layer != PAGE) =>
+                && (used == "administration" && one.layer != FORMS
+                    || [CONTROL, FORMS].contains(&used) && one.layer != PAGE) =>
         {
             Some("front ends that serve data build without administration".to_string())
         }
@@ -320,7 +324,8 @@ after
         assert!(house(one("block", Part::Core, &["ondisk", "host", "space"])).is_empty());
         assert!(house(one("fuse", Part::Frontend, &["engine"])).is_empty());
         assert!(house(one("zdb", Part::Command, &["engine", "ondisk"])).is_empty());
-        assert!(house(one("web", Part::Frontend, &["engine", "api"])).is_empty());
+        assert!(house(one("web", Part::Frontend, &["engine", "api", "exports"])).is_empty());
+        assert!(house(one("exports", Part::Frontend, &["administration"])).is_empty());
         let used = ["engine", "administration", "api"];
         assert!(house(one("tarnd", Part::Command, &used)).is_empty());
     }
@@ -336,6 +341,8 @@ after
             one("fuse", Part::Frontend, &["cache"]),
             one("fuse", Part::Frontend, &["engine", "administration"]),
             one("serving", Part::Frontend, &["engine", "api"]),
+            one("nfs", Part::Frontend, &["engine", "exports"]),
+            one("exports", Part::Frontend, &["api"]),
             one("web", Part::Frontend, &["engine", "administration"]),
             one("engine", Part::Core, &["administration"]),
             one("zpool", Part::Command, &["ondisk"]),
