@@ -109,6 +109,7 @@ fn parse(arguments: &[String]) -> Result<(Operations, Form), Failure> {
         when,
         order: Order::Slowest,
         limit,
+        with_stages: false,
     };
     Ok((request, form))
 }

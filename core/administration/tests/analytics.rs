@@ -208,9 +208,33 @@ fn operations_are_listed_with_a_story_that_adds_up() {
         when: When::default(),
         order: Order::Slowest,
         limit: 3,
+        with_stages: false,
     };
-    let list = bench.administrator.analytics_operations(&call(""), request);
+    let list = bench
+        .administrator
+        .analytics_operations(&call(""), request.clone());
     let list = list.unwrap();
+    assert_eq!((&list.stages_ns, list.unaccounted_ns), (&None, None));
+    // The sums of all seven are those that are told one by one.
+    let all = Operations {
+        limit: 7,
+        with_stages: true,
+        ..request
+    };
+    let all = bench
+        .administrator
+        .analytics_operations(&call(""), all)
+        .unwrap();
+    let mut stages_ns = BTreeMap::<String, u64>::new();
+    for (stage, time_ns) in all.operations.iter().flat_map(|told| &told.stages) {
+        *stages_ns.entry(stage.clone()).or_default() += time_ns;
+    }
+    let unaccounted_ns = all.operations.iter().map(|told| told.unaccounted_ns).sum();
+    assert_eq!(
+        (all.stages_ns, all.unaccounted_ns),
+        (Some(stages_ns), Some(unaccounted_ns))
+    );
+    assert!(all.wait_ns > 0);
     assert_eq!((list.count, list.operations.len()), (7, 3));
     assert!(
         list.operations

@@ -87,14 +87,13 @@ fn sampled_statistics_come_from_the_archive_and_are_in_the_catalogue() {
         .administrator
         .analytics_catalogue(&call(""), Catalogue {})
         .unwrap();
-    let sampled = known
-        .statistics
-        .iter()
-        .filter(|statistic| statistic.is_sampled);
-    assert!(
-        sampled
-            .map(|statistic| statistic.name.as_str())
-            .any(|name| name == "arc.size")
+    let is_mean = |wanted: &str| {
+        let mut sampled = known.statistics.iter().filter(|one| one.is_sampled);
+        Some(sampled.find(|one| one.name == wanted)?.is_mean)
+    };
+    assert_eq!(
+        (is_mean("arc.size"), is_mean("arc.hits")),
+        (Some(true), Some(false))
     );
     let state = bench
         .administrator

@@ -2,7 +2,7 @@
 
 use crate::messages::analytics::{Field, Known, Statistic};
 use tarn_analytics::{Measure, Values, fixed_values, statistics};
-use tarn_archive::SAMPLED_STATISTICS;
+use tarn_archive::{Averaged, SAMPLED_STATISTICS};
 
 /// All statistics and fields.
 pub(crate) fn catalogue() -> Known {
@@ -15,6 +15,7 @@ pub(crate) fn catalogue() -> Known {
         unit: unit_of(statistic.measure).to_owned(),
         fields: names.clone(),
         is_sampled: false,
+        is_mean: false,
     });
     let fields = tarn_analytics::Field::all().map(|field| Field {
         name: field.name(),
@@ -31,6 +32,7 @@ pub(crate) fn catalogue() -> Known {
             .map(|field| (*field).to_owned())
             .collect(),
         is_sampled: true,
+        is_mean: sampled.averaged == Averaged::Gauge,
     });
     Known {
         statistics: statistics.chain(sampled).collect(),

@@ -6,7 +6,7 @@ use crate::administration::Call;
 use crate::administrator::Administrator;
 use crate::messages::Refusal;
 use crate::messages::analytics::{OperationList, Operations, Order, Percentiles, Told, When};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use tarn_analytics::{Cause, Field, ValueNames};
 use tarn_probe::{
@@ -37,6 +37,8 @@ impl Administrator {
         let limit = usize::try_from(request.limit.min(LISTED_MAX)).unwrap_or(usize::MAX);
         let recorder = analytics.flight_recorder();
         let found = recorder.operations(&range_ns, &asked.predicate, order, limit);
+        let times =
+            (request.with_stages).then(|| recorder.stage_times(&range_ns, &asked.predicate));
         let names = self.names_of_records(asked, &found.records);
         let slowest_ns = found.records.iter().map(OperationRecord::latency_ns).max();
         let slowest_ns = slowest_ns.filter(|_| order == tarn_analytics::Order::Slowest);
@@ -44,6 +46,8 @@ impl Administrator {
             count: found.count,
             wait_ns: found.latency.sum(),
             percentiles: percentiles(&found.latency, slowest_ns),
+            stages_ns: times.map(|times| told_stages(|stage| times.stages_ns[stage.index()])),
+            unaccounted_ns: times.map(|times| times.unaccounted_ns),
             operations: (found.records.iter())
                 .map(|record| told(record, &names, clock))
                 .collect(),
@@ -100,14 +104,19 @@ fn percentiles(latency: &HistogramSnapshot, slowest_ns: Option<u64>) -> Percenti
     }
 }
 
+/// Nanoseconds of each stage that took any.
+fn told_stages(time_ns: impl Fn(Stage) -> u64) -> BTreeMap<String, u64> {
+    let stages = Stage::ALL
+        .iter()
+        .map(|stage| (stage.name().to_owned(), time_ns(*stage)));
+    stages.filter(|(_, time_ns)| *time_ns > 0).collect()
+}
+
 fn told(record: &OperationRecord, names: &ValueNames, clock: WallClock) -> Told {
     let kind = record.kind().map_or("unknown", |kind| kind.name());
     let protocol = record
         .protocol()
         .map_or("unknown", |protocol| protocol.name());
-    let stages = Stage::ALL.iter();
-    let stages = stages.map(|stage| (stage.name().to_owned(), record.stage_ns(*stage)));
-    let stages = stages.filter(|(_, time_ns)| *time_ns > 0);
     let outcomes = Outcome::ALL
         .iter()
         .filter(|outcome| record.is_marked(**outcome));
@@ -130,7 +139,7 @@ fn told(record: &OperationRecord, names: &ValueNames, clock: WallClock) -> Told 
         size: record.size.into(),
         cause: Cause::of(record.outcome_bits().into()).name().to_owned(),
         outcomes: outcomes.map(|outcome| outcome.name().to_owned()).collect(),
-        stages: stages.collect(),
+        stages: told_stages(|stage| record.stage_ns(stage)),
         unaccounted_ns: record.latency_ns().saturating_sub(accounted_ns),
     }
 }

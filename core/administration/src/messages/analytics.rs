@@ -159,6 +159,9 @@ pub struct Operations {
     /// How many, at most.
     #[serde(default = "usual_keys")]
     pub limit: u32,
+    /// Whether the times of stages are summed up, which takes longer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_stages: bool,
 }
 
 /// Latencies in nanoseconds.
@@ -222,6 +225,12 @@ pub struct OperationList {
     pub wait_ns: u64,
     /// How they spread.
     pub percentiles: Percentiles,
+    /// Nanoseconds that all of them spent in each stage that took any, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stages_ns: Option<BTreeMap<String, u64>>,
+    /// Nanoseconds that they spent in no stage, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unaccounted_ns: Option<u64>,
     /// The first of them.
     pub operations: Vec<Told>,
 }
@@ -359,6 +368,9 @@ pub struct Statistic {
     pub fields: Vec<String>,
     /// Whether it is a number that is looked at once a second, not counted by operation.
     pub is_sampled: bool,
+    /// Whether a column has the mean of its samples, and not their sum.
+    #[serde(default)]
+    pub is_mean: bool,
 }
 
 /// A field of operations.
