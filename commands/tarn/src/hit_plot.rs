@@ -1,7 +1,7 @@
 //! Hits up and misses down, around one line: a column for each time.
 
-/// Parts of a row, from the bottom.
-const UP: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Eighths of a row, from the bottom.
+pub const UP: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Rows of signs: `height` above the line and as many below. Both have one scale; returned with the
 /// count that a full column means.
@@ -41,7 +41,7 @@ impl HitPlot {
 }
 
 /// How much of the row `from` rows away from the line is filled, in eighths. Some is never nothing.
-fn eighths_of(count: u64, full: u64, height: usize, from: usize) -> u64 {
+pub fn eighths_of(count: u64, full: u64, height: usize, from: usize) -> u64 {
     let rows = u64::try_from(height).unwrap_or(1);
     let whole = u128::from(count) * u128::from(rows) * 8;
     let filled = u64::try_from(whole.div_ceil(u128::from(full))).unwrap_or(u64::MAX);

@@ -25,6 +25,7 @@ mod iscsi;
 mod kstat;
 mod shown;
 mod slow;
+mod stack_plot;
 mod top;
 mod top_picture;
 mod version;

@@ -14,29 +14,31 @@ use tarn_terminal::{output, screen};
 
 /// The usage.
 pub const USAGE: &str =
-    "\ttop [-b] [-n count] [-i interval] [--until time] [statement | condition]\n";
+    "\ttop [-bs] [-n count] [-i interval] [--until time] [statement | condition]\n";
 
 /// What follows it.
 pub const NOTES: &str = "\n\
 \t-b           text without colours, a picture after the other, for scripts\n\
 \t-i interval  seconds between pictures, and of a column; 1 unless given\n\
 \t-n count     so many pictures; without an end unless given, one with -b\n\
+\t-s           misses upon hits: the height is the load\n\
 \t--until time\n\
 \t             the time before this one, standing still: unix seconds, HH:MM, HH:MM:SS or\n\
 \t             \"YYYY-MM-DD HH:MM\"\n\
-\nKeys: q ends, p pauses; left and right, and up and down, choose what the two tables tell\n\
-apart: files, clients, datasets, users, kinds of operations, causes, protocols.\n\
+\nKeys: q ends, p pauses, s stacks misses upon hits; left and right, and up and down, choose\n\
+what the two tables tell apart: files, clients, datasets, users, kinds of operations, causes, protocols.\n\
 \nThe heat map has a column for each second and a row for each range of latency; the more\n\
 operations, the darker the sign (. : - = + * % #); ? was not collected. The colour is the\n\
 cause of most. Below it, operations that the cache answered go up in green, those that\n\
-waited for a device down in red.\n\
+waited for a device down in red; with -s, or after the key s, both go up.\n\
 \nA condition is such as 'op=read and file prefix /tank/home/', a statement 'nfs.ops'.\n\
 \nExit codes: 0 done, 1 not done, 2 wrong usage.\n";
 
 const GRAMMAR: Grammar = Grammar {
-    short: ":bn:i:u:",
+    short: ":bsn:i:u:",
     long: &[
         ("batch", "b"),
+        ("stacked", "s"),
         ("count", "n"),
         ("interval", "i"),
         ("until", "u"),
@@ -57,6 +59,7 @@ const COLUMNS_MAX: usize = 400;
 struct Asked {
     statement: String,
     is_batch: bool,
+    is_stacked: bool,
     count: Option<u64>,
     interval: Duration,
     when: When,
@@ -68,6 +71,7 @@ struct Chosen {
     left: usize,
     right: usize,
     is_paused: bool,
+    is_stacked: bool,
 }
 
 /// Runs the subcommand.
@@ -82,6 +86,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
         left: 0,
         right: 1,
         is_paused: false,
+        is_stacked: asked.is_stacked,
     };
     take(&client, &asked, &chosen, asked.when, BATCH_SIZE.0)?;
     let keyboard = match asked.is_batch {
@@ -104,6 +109,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
             size,
             is_coloured: true,
             is_paused: chosen.is_paused,
+            is_stacked: chosen.is_stacked,
         };
         // Lines overwrite those of before, so that nothing flickers.
         let picture = top_picture::lines(&frame, &look);
@@ -153,6 +159,7 @@ fn press(chosen: &mut Chosen, key: Key) -> bool {
     let count = FIELDS.len();
     match key {
         Key::Letter('p' | ' ') => chosen.is_paused = !chosen.is_paused,
+        Key::Letter('s') => chosen.is_stacked = !chosen.is_stacked,
         Key::Right => chosen.left = (chosen.left + 1) % count,
         Key::Left => chosen.left = (chosen.left + count - 1) % count,
         Key::Down => chosen.right = (chosen.right + 1) % count,
@@ -167,6 +174,7 @@ fn batch(client: &Client, asked: &Asked, chosen: &Chosen) -> Outcome {
         size: BATCH_SIZE,
         is_coloured: false,
         is_paused: false,
+        is_stacked: chosen.is_stacked,
     };
     let count = asked.count.unwrap_or(1);
     for done in 0..count {
@@ -224,6 +232,7 @@ fn parse(arguments: &[String]) -> Result<Asked, Failure> {
     let mut asked = Asked {
         statement: String::new(),
         is_batch: false,
+        is_stacked: false,
         count: None,
         interval: Duration::from_secs(1),
         when: When::default(),
@@ -231,6 +240,7 @@ fn parse(arguments: &[String]) -> Result<Asked, Failure> {
     while let Some((name, value)) = options.take()? {
         match name {
             "b" => asked.is_batch = true,
+            "s" => asked.is_stacked = true,
             "u" => note_time(&mut asked.when, "until", &value)?,
             "i" => {
                 let seconds = duration_of(&value)?;
@@ -266,20 +276,25 @@ mod tests {
             left: 0,
             right: 1,
             is_paused: false,
+            is_stacked: false,
         };
         assert!(press(&mut chosen, Key::Left));
         assert_eq!(FIELDS[chosen.left], "protocol");
         assert!(press(&mut chosen, Key::Down) && press(&mut chosen, Key::Letter('p')));
         assert_eq!(FIELDS[chosen.right], "dataset");
-        assert!(chosen.is_paused);
+        assert!(chosen.is_paused && !chosen.is_stacked);
+        assert!(press(&mut chosen, Key::Letter('s')) && chosen.is_stacked);
         assert!(!press(&mut chosen, Key::Letter('x')));
     }
 
     #[test]
     fn the_command_line_is_read() {
-        let words = ["-bn2", "-i0.5", "nfs.ops"].map(str::to_string);
+        let words = ["-bsn2", "-i0.5", "nfs.ops"].map(str::to_string);
         let asked = parse(&words).unwrap();
-        assert_eq!((asked.count, asked.is_batch), (Some(2), true));
+        assert_eq!(
+            (asked.count, asked.is_batch, asked.is_stacked),
+            (Some(2), true, true)
+        );
         assert_eq!(asked.interval, Duration::from_millis(500));
         assert_eq!(asked.statement, "nfs.ops");
         for wrong in [&["-n0"][..], &["-i0"], &["-i", "0.01"], &["a", "b"]] {

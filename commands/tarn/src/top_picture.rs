@@ -4,6 +4,7 @@ use crate::analytics_tables::{counts_of, percentile};
 use crate::heat_map::HeatMap;
 use crate::hit_plot::HitPlot;
 use crate::slow::printable;
+use crate::stack_plot::{StackCell, StackPlot, up};
 use tarn_administration::messages::analytics::{Answer, Group};
 use tarn_terminal::number::{nice_count, nice_time};
 use tarn_terminal::timestamp;
@@ -28,6 +29,8 @@ pub struct Look {
     pub is_coloured: bool,
     /// Time stands still.
     pub is_paused: bool,
+    /// Misses lie upon hits.
+    pub is_stacked: bool,
 }
 
 /// Columns of the labels left of the heat map.
@@ -41,6 +44,7 @@ const OTHER_ROWS: usize = 5;
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
+const RED_GROUND: &str = "\x1b[41m";
 const BOLD: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[0m";
 
@@ -162,23 +166,29 @@ fn causes(heat: &Answer, look: &Look) -> String {
     format!("{:>7} {}", "cause", shown.join(", "))
 }
 
-/// What the cache answered, up; what waited for a device, down.
+/// What the cache answered, up; what waited for a device, down, or upon it.
 fn plot(heat: &Answer, look: &Look) -> Vec<String> {
-    let of = |wanted: &[&str]| -> Vec<u64> {
-        let mut sums = vec![0; heat.total.sums.len()];
-        let groups = heat
-            .groups
-            .iter()
-            .filter(|group| wanted.contains(&cause_of(group)));
-        for group in groups {
-            let columns = sums.iter_mut().zip(&group.series.sums);
-            columns.for_each(|(sum, one)| *sum += one);
-        }
-        sums
-    };
-    let hits = of(&["cache_hit", "dirty", "cache_in_flight"]);
-    let misses = of(&["second_level", "disk"]);
-    let plot = HitPlot::of(&hits, &misses, PLOT_ROWS);
+    let hits = sums_of(heat, &["cache_hit", "dirty", "cache_in_flight"]);
+    let misses = sums_of(heat, &["second_level", "disk"]);
+    match look.is_stacked {
+        true => stack(&hits, &misses, look),
+        false => mirror(&hits, &misses, look),
+    }
+}
+
+/// For each column the operations of these causes.
+fn sums_of(heat: &Answer, wanted: &[&str]) -> Vec<u64> {
+    let mut sums = vec![0; heat.total.sums.len()];
+    let groups = heat.groups.iter();
+    for group in groups.filter(|group| wanted.contains(&cause_of(group))) {
+        let columns = sums.iter_mut().zip(&group.series.sums);
+        columns.for_each(|(sum, one)| *sum += one);
+    }
+    sums
+}
+
+fn mirror(hits: &[u64], misses: &[u64], look: &Look) -> Vec<String> {
+    let plot = HitPlot::of(hits, misses, PLOT_ROWS);
     let line = |label: String, row: &[char], colour: &str| {
         let signs: String = row.iter().collect();
         let signs = signs.trim_end();
@@ -202,6 +212,38 @@ fn plot(heat: &Answer, look: &Look) -> Vec<String> {
     let misses = plot.misses.iter().enumerate();
     let misses = misses.map(|(number, row)| line(label("misses", number, 0), row, RED));
     hits.chain(misses).collect()
+}
+
+/// Hits in green and misses upon them in red; without colours solid and shaded.
+fn stack(hits: &[u64], misses: &[u64], look: &Look) -> Vec<String> {
+    let plot = StackPlot::of(hits, misses, 2 * PLOT_ROWS);
+    let lines = plot.rows.iter().enumerate().map(|(number, row)| {
+        let label = match number {
+            0 => format!("{}/col", nice_count(plot.full)),
+            number if number == PLOT_ROWS => "misses▒".to_owned(),
+            number if number == 2 * PLOT_ROWS - 1 => "hits █".to_owned(),
+            _ => String::new(),
+        };
+        let signs: String = match look.is_coloured {
+            true => row.iter().map(|cell| coloured(*cell)).collect(),
+            false => row.iter().map(|cell| cell.sign()).collect(),
+        };
+        format!("{label:>7} {signs}").trim_end().to_owned()
+    });
+    lines.collect()
+}
+
+/// A cell whose misses are red, above hits that are green.
+fn coloured(cell: StackCell) -> String {
+    match (cell.hits, cell.misses) {
+        (0, 0) => " ".to_owned(),
+        (hits, 0) => format!("{GREEN}{}{PLAIN}", up(hits)),
+        // What is below is the sign, what is above its ground; there is no third colour.
+        (hits @ 1.., misses) if hits + misses == 8 => {
+            format!("{GREEN}{RED_GROUND}{}{PLAIN}", up(hits))
+        }
+        (hits, misses) => format!("{RED}{}{PLAIN}", up(hits + misses)),
+    }
 }
 
 /// A table of keys, of so many rows and columns.
@@ -309,6 +351,7 @@ mod tests {
             size: (80, 24),
             is_coloured,
             is_paused: true,
+            is_stacked: false,
         }
     }
 
@@ -354,6 +397,23 @@ mod tests {
             "{text}"
         );
         assert!(text.contains(&format!(" misses {RED}  █{PLAIN}")), "{text}");
+    }
+
+    #[test]
+    fn misses_lie_upon_hits_where_they_are_stacked() {
+        let stacked = |is_coloured| Look {
+            is_stacked: true,
+            ..look(is_coloured)
+        };
+        let text = lines(&frame(), &stacked(false)).join("\n");
+        assert!(text.contains(" hits █  █▒\n"), "{text}");
+        assert!(text.contains("  9/col  █\n"), "{text}");
+        let text = lines(&frame(), &stacked(true)).join("\n");
+        let foot = format!(" hits █  {GREEN}█{PLAIN}{RED}█{PLAIN}");
+        assert!(text.contains(&foot), "{text}");
+        // As many lines as hits and misses apart have.
+        let apart = lines(&frame(), &look(true));
+        assert_eq!(lines(&frame(), &stacked(true)).len(), apart.len());
     }
 
     #[test]
