@@ -9,10 +9,12 @@
 //! others take, keep and replicate snapshots; [`everyday`] does what users do; [`abuse`] gives
 //! every command hostile arguments; [`programs`] has real programs do the same on ext4 and
 //! compares; [`pynfs`] asks the NFS server about its protocol, and [`kerberos`] about users of
-//! Kerberos. Each has an instance of its own, a pool of files and a mount.
+//! Kerberos; [`browser`] drives the page for browsers. Each has an instance of its own, a pool of
+//! files and a mount.
 
 mod abuse;
 mod block_devices;
+mod browser;
 mod crash;
 mod databases;
 mod everyday;
@@ -34,7 +36,7 @@ mod volumes;
 mod xfstests;
 mod zts;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use tarn_oracle::instance::Instance;
@@ -75,10 +77,13 @@ pub struct Arguments {
     /// What every change is tried with: little of everything
     #[arg(long)]
     pub small: bool,
-    /// everyday, programs: only those whose name contains this; xfstests: numbers, `-g GROUP` or
-    /// `-g all`; zts: `DIR[:TEST[,TEST]...]`
+    /// everyday, programs, browser: only those whose name contains this; xfstests: numbers, `-g
+    /// GROUP` or `-g all`; zts: `DIR[:TEST[,TEST]...]`
     #[arg(long, allow_hyphen_values = true)]
     pub only: Option<String>,
+    /// browser: where pictures go; a scratch folder unless given
+    #[arg(long)]
+    pub pictures: Option<PathBuf>,
     /// Leave the scratch folders for a look
     #[arg(long)]
     pub keep: bool,
@@ -120,6 +125,8 @@ pub enum Test {
     Zts,
     /// Every command with arguments that are empty, too long, hostile or nonsense
     Abuse,
+    /// The page for browsers in Chromium, beside clients of NFS, with pictures
+    Browser,
 }
 
 /// Runs the tests asked for.
@@ -184,6 +191,15 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Abuse) {
         steps.run("administration under abuse", || abuse::abuse(arguments));
     }
+    if wanted(Test::Browser) {
+        steps.run("the page in a browser", || {
+            browser::browser(&browser::Wanted {
+                only: arguments.only.as_deref().unwrap_or_default(),
+                pictures: arguments.pictures.as_deref(),
+                keep: arguments.keep,
+            })
+        });
+    }
     steps.finish()
 }
 
@@ -214,6 +230,7 @@ pub fn small() -> Outcome {
         hours: 3,
         calls: 400,
         only: None,
+        pictures: None,
         small: true,
         keep: false,
     })

@@ -104,3 +104,46 @@ fn a_file_that_is_asked_for_and_not_there_is_known_by_its_path() {
     let of_missing = counted(&bench, &analytics, &of_missing);
     assert_eq!(of_missing, BTreeMap::from([("lookup".to_string(), 5)]));
 }
+
+/// A quoted value of a predicate, as the keys of answers are.
+fn is(field: &str, key: &str) -> String {
+    format!("[{field}=\"{key}\"]")
+}
+
+#[test]
+fn four_questions_lead_from_a_busy_client_to_the_file_that_it_looks_for_in_vain() {
+    let _rings = rings();
+    let (bench, analytics) = bench();
+    let mut client = bench.client();
+    let root = client.mount(&bench.path("tank/a")).unwrap();
+    let home = client.make_directory(&root, "home", 0o755).unwrap();
+    for _ in 0..63 {
+        assert_eq!(client.lookup(&home, ".elinks"), Err(NOENT));
+    }
+    // Each question is about the largest part of the answer before.
+    let mut statement = "nfs.ops".to_owned();
+    let mut found = Vec::new();
+    for field in ["client", "op", "file"] {
+        let question = format!("{statement}[{field}]");
+        let by = counted(&bench, &analytics, &question);
+        let (key, sum) = by.into_iter().max_by_key(|(_, sum)| *sum).unwrap();
+        statement += &is(field, &key);
+        found.push((key, sum));
+    }
+    let missing = format!("{}/home/.elinks (missing)", bench.path("tank/a"));
+    // What it asks besides is less: its share was found, and a folder made.
+    assert!((64..100).contains(&found[0].1), "{found:?}");
+    assert_eq!(found[1].0, "lookup");
+    assert_eq!(found[2], (missing, 63));
+    // And how long each of them took.
+    let when = When {
+        last: Some(600.0),
+        ..When::default()
+    };
+    let request = Query::of(&format!("{statement}:latency"), when);
+    let answer = bench
+        .administrator
+        .analytics_query(&Call::default(), request);
+    let cells = answer.unwrap().total.cells;
+    assert_eq!(cells.chunks_exact(3).map(|cell| cell[2]).sum::<u64>(), 63);
+}

@@ -1,6 +1,6 @@
 //! A client with one connection.
 
-use crate::record::{Failure, In, Records};
+use crate::record::{Failure, In, Machine, Records};
 use crate::request::{self, COMPOUND, MNT};
 use crate::session::{self, Session};
 
@@ -75,6 +75,13 @@ pub enum Operation<'a> {
         /// By this name.
         name: &'a str,
     },
+    /// Finds a name.
+    LookUp {
+        /// In this folder.
+        folder: &'a Folder,
+        /// This name.
+        name: &'a str,
+    },
 }
 
 /// Which operation.
@@ -85,6 +92,7 @@ pub(crate) enum Kind {
     Write,
     Commit,
     Create,
+    LookUp,
 }
 
 impl Kind {
@@ -96,6 +104,7 @@ impl Kind {
             Kind::Write => "WRITE",
             Kind::Commit => "COMMIT",
             Kind::Create => "CREATE",
+            Kind::LookUp => "LOOKUP",
         }
     }
 }
@@ -108,6 +117,7 @@ impl Operation<'_> {
             Operation::Write { .. } => Kind::Write,
             Operation::Commit { .. } => Kind::Commit,
             Operation::Create { .. } => Kind::Create,
+            Operation::LookUp { .. } => Kind::LookUp,
         }
     }
 
@@ -118,7 +128,7 @@ impl Operation<'_> {
             | Operation::Read { file, .. }
             | Operation::Write { file, .. }
             | Operation::Commit { file } => &file.handle,
-            Operation::Create { folder, .. } => &folder.handle,
+            Operation::Create { folder, .. } | Operation::LookUp { folder, .. } => &folder.handle,
         }
     }
 }
@@ -159,14 +169,28 @@ impl Client {
     /// There is no server, or it refuses.
     pub fn mount(
         version: Version,
+        ports: (u16, u16),
+        path: &str,
+        owner: &str,
+    ) -> Result<(Client, Folder), Failure> {
+        Client::mount_from(&Machine::ANY, version, ports, path, owner)
+    }
+
+    /// The same from another machine.
+    ///
+    /// # Errors
+    /// As [`Client::mount`]; or the address is none of this machine.
+    pub fn mount_from(
+        machine: &Machine<'_>,
+        version: Version,
         (port, mount_port): (u16, u16),
         path: &str,
         owner: &str,
     ) -> Result<(Client, Folder), Failure> {
-        let mut records = Records::connect(port)?;
+        let mut records = Records::connect(machine, port)?;
         let (session, handle) = match version {
             Version::Three => {
-                let mut mount = Records::connect(mount_port)?;
+                let mut mount = Records::connect(machine, mount_port)?;
                 mount.call(MNT, |out| {
                     out.opaque(path.as_bytes());
                 })?;
@@ -212,6 +236,18 @@ impl Client {
         let handle = handle.to_vec();
         let state = [0; 16];
         Ok(OpenFile { handle, state })
+    }
+
+    /// Finds a folder in a folder. No request may be in flight.
+    ///
+    /// # Errors
+    /// It is not there, or the connection ends.
+    pub fn folder(&mut self, folder: &Folder, name: &str) -> Result<Folder, Failure> {
+        assert!(self.in_flight.is_empty(), "nothing is in flight");
+        self.send(&Operation::LookUp { folder, name })?;
+        let (_, _, handle) = self.receive_any()?;
+        let handle = handle.to_vec();
+        Ok(Folder { handle })
     }
 
     /// Sends a request, and gives its number.

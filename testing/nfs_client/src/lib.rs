@@ -17,4 +17,4 @@ mod request;
 mod session;
 
 pub use client::{Client, Done, Folder, OpenFile, Operation, Stable, Version};
-pub use record::Failure;
+pub use record::{Failure, Machine};

@@ -1,7 +1,8 @@
 //! RPC calls and replies (RFC 5531) as records on a TCP connection.
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use std::io::{self, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -112,6 +113,24 @@ fn first_number() -> u32 {
     base.wrapping_add(connection.wrapping_mul(0x9e37_79b9))
 }
 
+/// The machine that a client seems to be: servers know clients by their addresses, of which this
+/// one has all that begin with 127.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine<'a> {
+    /// Where its calls come from.
+    pub address: Ipv4Addr,
+    /// What it says that it is called.
+    pub name: &'a str,
+}
+
+impl Machine<'static> {
+    /// A machine like any other.
+    pub const ANY: Machine<'static> = Machine {
+        address: Ipv4Addr::LOCALHOST,
+        name: "load",
+    };
+}
+
 /// Calls out, replies in.
 #[derive(Debug)]
 pub(crate) struct Records {
@@ -120,11 +139,22 @@ pub(crate) struct Records {
     /// Mark, header and arguments of the call that is being made.
     call: Out,
     reply: Vec<u8>,
+    /// The name that the machine gives of itself.
+    machine: String,
+}
+
+/// A connection to a port of this machine, from one of its addresses.
+fn connect_from(address: Ipv4Addr, port: u16) -> io::Result<TcpStream> {
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrV4::new(address, 0))?;
+    connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    Ok(TcpStream::from(socket))
 }
 
 impl Records {
-    pub(crate) fn connect(port: u16) -> Result<Records, Failure> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+    pub(crate) fn connect(machine: &Machine<'_>, port: u16) -> Result<Records, Failure> {
+        let stream = connect_from(machine.address, port)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
@@ -133,6 +163,7 @@ impl Records {
             last: first_number(),
             call: Out::default(),
             reply: Vec::new(),
+            machine: machine.name.to_owned(),
         })
     }
 
@@ -148,8 +179,11 @@ impl Records {
         call.u32(0).u32(self.last).u32(0).u32(RPC_VERSION);
         call.u32(procedure.program).u32(procedure.version);
         call.u32(procedure.number);
-        let (stamp, machine, root, groups) = (0, b"load", 0, 0);
-        call.u32(AUTH_SYS).u32(24).u32(stamp).opaque(machine);
+        let (stamp, root, groups) = (0, 0, 0);
+        let length = 20 + self.machine.len().next_multiple_of(4);
+        call.u32(AUTH_SYS);
+        call.u32(u32::try_from(length).expect("names are short"));
+        call.u32(stamp).opaque(self.machine.as_bytes());
         call.u32(root).u32(root).u32(groups);
         // No verifier.
         call.u32(0).u32(0);

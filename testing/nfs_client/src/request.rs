@@ -21,6 +21,7 @@ pub(crate) const COMPOUND: Procedure = Procedure {
 };
 
 const GETATTR: u32 = 1;
+const LOOKUP: u32 = 3;
 const READ: u32 = 6;
 const WRITE: u32 = 7;
 const CREATE: u32 = 8;
@@ -38,6 +39,7 @@ pub(crate) fn procedure(operation: &Operation<'_>) -> Procedure {
         Kind::Read => READ,
         Kind::Write => WRITE,
         Kind::Create => CREATE,
+        Kind::LookUp => LOOKUP,
         Kind::Commit => COMMIT,
     };
     Procedure {
@@ -81,6 +83,9 @@ pub(crate) fn arguments(operation: &Operation<'_>, out: &mut Out) {
         Operation::Commit { file } => {
             out.opaque(&file.handle).u64(0).u32(0);
         }
+        Operation::LookUp { folder, name } => {
+            out.opaque(&folder.handle).opaque(name.as_bytes());
+        }
         Operation::Create { folder, name } => {
             out.opaque(&folder.handle).opaque(name.as_bytes());
             out.u32(UNCHECKED);
@@ -113,6 +118,7 @@ pub(crate) fn take<'a>(kind: Kind, reply: &mut In<'a>) -> Result<(&'a [u8], &'a 
                 false => Err(Failure::Malformed("READ's count is not that of its data")),
             }
         }
+        Kind::LookUp => Ok((&[], reply.opaque()?)),
         Kind::Create => match reply.u32()? {
             1 => Ok((&[], reply.opaque()?)),
             _ => Err(Failure::Malformed("CREATE has no handle")),

@@ -189,6 +189,7 @@ impl Session {
     pub(crate) fn put(&mut self, out: &mut Out, slot: u32, operation: &Operation<'_>) {
         let count = match operation {
             Operation::Create { .. } => 4,
+            Operation::LookUp { .. } => 3,
             _ => 2,
         };
         self.put_head(out, slot, count);
@@ -217,6 +218,9 @@ impl Session {
             }
             Operation::Commit { .. } => {
                 out.u32(COMMIT).u64(0).u32(0);
+            }
+            Operation::LookUp { name, .. } => {
+                out.u32(LOOKUP).opaque(name.as_bytes()).u32(GETFH);
             }
             Operation::Create { name, .. } => {
                 put_open(out, self.client, name);
@@ -320,6 +324,11 @@ pub(crate) fn take<'a>(kind: Kind, reply: &mut In<'a>) -> Result<(&'a [u8], &'a 
         Kind::Commit => {
             result(reply, "COMMIT")?;
             Ok((&[], &[]))
+        }
+        Kind::LookUp => {
+            result(reply, "LOOKUP")?;
+            result(reply, "GETFH")?;
+            Ok((&[], reply.opaque()?))
         }
         Kind::Create => {
             take_open(reply)?;

@@ -1,47 +1,20 @@
-// Drives the page of a running tarnd in Chromium, and has axe judge it. By hand, with
-// `npm install --no-save playwright-core axe-core`:
+// Drives the page: worksheets by link, the keyboard alone, drilling down, two statistics together,
+// exports, snapshots and a rollback, a device that is replaced, and what a viewer sees.
 //
-//   node tests/drive.mjs "$(tarn web url)" "$(tarn web url -v)" POOL DATASET NEW_DEVICE FOLDER
-//
-// DATASET is a mounted file system of POOL that some program uses, and has snapshots; of POOL the
-// first device is replaced by NEW_DEVICE. The first snapshot is gone back to: what came after it is
-// lost. Pictures go into FOLDER.
+// The first snapshot is gone back to: what came after it is lost.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { chromium } from "playwright-core";
+import { base, browser, judge, open, picture, sheet, told, until } from "./support.mjs";
 
-const [url, viewerUrl, pool, dataset, newDevice, folder] = process.argv.slice(2);
-const base = url.split("#")[0];
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const program = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const browser = await chromium.launch({ executablePath: program, args: ["--no-sandbox"] });
-const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
-const page = await context.newPage();
-page.setDefaultTimeout(30_000);
-page.on("pageerror", (error) => assert.fail(error));
-
-const picture = (name) => page.screenshot({ path: `${folder}/${name}.png` });
+const { pool, dataset, newDevice } = told;
+const page = await open();
 const command = () => page.locator(".commands pre").innerText();
 const closed = () => page.waitForSelector("dialog", { state: "detached" });
-async function judge(name) {
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => globalThis.axe.run());
-  const bad = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  assert.deepEqual(bad.map(({ id, nodes }) => `${id} ${nodes[0].html}`), [], name);
-  console.log(`axe: ${name}: ${violations.length} faults`);
-}
-function sheet(name, rows) {
-  const json = JSON.stringify({ name, range: { last: 150 }, rows });
-  return `${base}#/analytics?w=${Buffer.from(json).toString("base64url")}`;
-}
 
-await page.goto(url);
-await page.waitForSelector(".row");
 assert.equal(page.url(), base, "the token is gone from the address");
 
 // A worksheet by its link; then the keyboard alone.
-await page.goto(sheet("By link", [{ statistic: "fuse.ops", by: "cause", tint: true, height: 280 }]));
+await page.goto(sheet("By link", [{ statistic: "nfs.ops", by: "cause", tint: true, height: 280 }]));
 await page.waitForSelector(".group");
 assert.equal(await page.inputValue("input[aria-label='Name of the worksheet']"), "By link");
 await page.keyboard.press(" ");
@@ -57,20 +30,57 @@ for (let turn = 0; turn < fields.indexOf("file"); turn++) await page.keyboard.pr
 await page.keyboard.press("Enter");
 await page.waitForSelector(".tree, .tree-place .hint");
 assert.match(await page.locator(".tag").nth(1).innerText(), /^RETROSPECTIVE /);
-await picture("analytics");
-await judge("analytics");
+await picture(page, "analytics");
+await judge(page, "analytics");
 
-// Drilling down by clicks.
+// Drilling down by clicks: by client, by file, and by a rectangle that is drawn with the pointer.
 await page.goto("about:blank");
-await page.goto(sheet("Drill", [{ statistic: "fuse.ops", by: "op" }]));
-await page.locator(".group").first().click({ button: "right" });
+await page.goto(sheet("Drill", [{ statistic: "nfs.ops", by: "client" }]));
+await page.locator(".group", { hasText: "deimos" }).click({ button: "right" });
 await page.getByRole("menuitem", { name: "break down by file" }).click();
-await page.waitForFunction(() => document.querySelector(".row h2").textContent.includes("by file"));
+await until(page, ".row h2", "client = .*deimos.*, by file, by latency$");
+await page.locator(".group", { hasText: "/db/table" }).waitFor();
 console.log(await page.locator(".row h2").innerText());
+const plot = await page.locator(".row canvas").boundingBox();
+await page.mouse.move(plot.x + plot.width * 0.5, plot.y + 10);
+await page.mouse.down();
+await page.mouse.move(plot.x + plot.width - 40, plot.y + plot.height / 2, { steps: 5 });
+await page.mouse.up();
+await until(page, ".box-bar p", "of the wait time");
+await page.locator(".stages li", { hasText: "device" }).first().waitFor();
+await page.getByLabel("Break down these by").selectOption("cause");
+await until(page, ".row:nth-of-type(2) .tag", "^RETROSPECTIVE ");
+await page.locator(".row:nth-of-type(2) .group", { hasText: "disk" }).waitFor();
+await picture(page, "rectangle");
+await judge(page, "rectangle");
+await page.locator(".row").nth(1).getByRole("button", { name: "Close this statistic" }).click();
 await page.getByRole("button", { name: "Dark or light" }).click();
-await picture("drill-down-dark");
-await judge("dark");
+await picture(page, "drill-down-dark");
+await judge(page, "dark");
 await page.getByRole("button", { name: "Dark or light" }).click();
+
+// Two statistics in one plot: over each other, and what one has more.
+await page.goto("about:blank");
+const reads = { statistic: "nfs.ops", numeric: "", height: 200 };
+await page.goto(sheet("Two", [{ ...reads, second: "arc.misses" }, { ...reads, second: "vdev.ops", combine: "minus" },
+  { statistic: "nfs.ops", compare: "before", height: 200 }], 20));
+await until(page, ".row:nth-of-type(1) h2", "with ARC misses$");
+await until(page, ".row:nth-of-type(2) h2", "minus ");
+await until(page, ".row:nth-of-type(3) h2", "compared with the time before$");
+await page.waitForTimeout(1500);
+await picture(page, "two-statistics");
+await judge(page, "two statistics");
+
+// What is shown, as files.
+async function exported(form) {
+  await page.locator(".row").first().getByRole("button", { name: "export" }).click();
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("menuitem", { name: form }).click()]);
+  return readFileSync(await file.path());
+}
+assert.match((await exported("CSV")).toString(), /^time_ms,state,group,low,high,count,sum\n\d+,2,/);
+const json = JSON.parse(await exported("JSON"));
+assert.ok(json.columns.length > 100 && json.statement === "nfs.ops", json.statement);
+assert.equal((await exported("picture")).subarray(1, 4).toString(), "PNG");
 
 // A snapshot, a rollback with what it costs.
 await page.goto(`${base}#/datasets/${encodeURIComponent(dataset)}`);
@@ -82,8 +92,8 @@ assert.match(await command(), /^# zfs snapshot /);
 await page.locator(".timeline button").first().click();
 await page.getByRole("button", { name: "Roll back" }).click();
 await page.waitForSelector("dialog[open]");
-await picture("rollback");
-await judge("rollback");
+await picture(page, "rollback");
+await judge(page, "rollback");
 await page.locator("dialog").getByRole("button", { name: "Roll back" }).click();
 await closed();
 assert.match(await command(), /^# zfs rollback /);
@@ -98,20 +108,21 @@ await page.fill("dialog input[type=text]", newDevice);
 await page.locator("dialog").getByRole("button", { name: "Replace" }).click();
 await closed();
 assert.match(await command(), /^# zpool replace /);
-await card.getByText(/resilver/).first().waitFor();
-await picture("pools");
-await judge("pools");
+await card.getByText(/resilver: \d/).waitFor();
+console.log(await card.getByText(/resilver: \d/).innerText());
+await picture(page, "replace");
+await card.getByText(/resilver finished/).waitFor({ timeout: 120_000 });
+await picture(page, "pools");
+await judge(page, "pools");
 for (const other of ["shares", "events"]) {
   await page.goto(`${base}#/${other}`);
   await page.waitForSelector(".card");
-  await judge(other);
+  await judge(page, other);
 }
 
 // A viewer sees pseudonyms, and has nothing to click.
-const viewer = await (await browser.newContext()).newPage();
-await viewer.goto(viewerUrl);
-await viewer.waitForSelector(".row");
-await viewer.goto(sheet("Viewer", [{ statistic: "fuse.ops", by: "file", numeric: "" }]));
+const viewer = await open(told.viewerUrl);
+await viewer.goto(sheet("Viewer", [{ statistic: "nfs.ops", by: "file", numeric: "" }]));
 await viewer.locator(".group .name", { hasText: /^file-[0-9a-f]{8}$/ }).first().waitFor();
 await viewer.goto(`${base}#/pools`);
 await viewer.waitForSelector(".vdevs");
