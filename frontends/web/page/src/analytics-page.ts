@@ -5,11 +5,18 @@ import type { Catalogue, Mark, RecorderState } from "./contract";
 import { dialog, messageOf } from "./dialogs";
 import { announce, button, fill, h, select } from "./dom";
 import { EventStrip } from "./event-strip";
-import { type Host, Row } from "./row";
+import { Row } from "./row";
+import type { Host } from "./row-host";
 import { bytes, clock, count, dateTime, duration, span } from "./units";
 import { type RowState, TEMPLATES, type Worksheet, decode, encode, initial, newRow, parse, recall, remember } from "./worksheet";
 
 const RANGES: [number, string][] = [[60, "1 min"], [900, "15 min"], [3600, "1 h"], [86400, "1 d"], [604800, "7 d"]];
+
+/** How long rows wait for each other while live. */
+const TOGETHER_MS = 80;
+
+/** After so long what happened in a second is known everywhere. */
+const SETTLED_MS = 3000;
 
 /** Until the server has told what there is. */
 const NO_CATALOGUE: Catalogue = { statistics: [], fields: [] };
@@ -56,6 +63,7 @@ export class AnalyticsPage implements Host {
     const catalogue = ask<Catalogue>("analytics/catalogue", {}).catch(() => NO_CATALOGUE);
     [this.known] = await Promise.all([catalogue, this.learnState()]);
     if (!isViewer()) this.saved = await worksheets("list").catch(() => ({}));
+    this.rows.forEach((row) => row.learn());
     this.build();
     this.reload();
   }
@@ -106,7 +114,7 @@ export class AnalyticsPage implements Host {
     this.changed();
     this.build();
     const row = this.rows[place];
-    void row?.load();
+    row?.load();
     row?.element.scrollIntoView({ block: "nearest" });
     row?.focus();
   }
@@ -132,6 +140,21 @@ export class AnalyticsPage implements Host {
     remember(this.sheet);
   }
 
+  private readonly undrawn = new Set<Row>();
+
+  drawSoon(row: Row): void {
+    this.undrawn.add(row);
+    if (this.undrawn.size > 1) return;
+    // While live, what the others are answered comes right after.
+    const draw = (): void => {
+      const rows = [...this.undrawn];
+      this.undrawn.clear();
+      rows.forEach((one) => one.draw());
+    };
+    if (this.isLive()) setTimeout(draw, TOGETHER_MS);
+    else requestAnimationFrame(draw);
+  }
+
   point(ms: number | undefined): void {
     this.where.textContent = ms === undefined ? "" : dateTime(ms);
     this.rows.forEach((row) => row.point(ms));
@@ -154,7 +177,7 @@ export class AnalyticsPage implements Host {
     if (document.hidden) return;
     if (this.isLive()) {
       this.liveUntil = this.alignedNow();
-      this.rows.forEach((row) => void row.load());
+      this.rows.forEach((row) => row.load());
     } else this.renderBehind();
     if (this.ticks % 5 === 0) {
       void this.learnState();
@@ -163,7 +186,7 @@ export class AnalyticsPage implements Host {
   }
 
   private reload(): void {
-    this.rows.forEach((row) => void row.load());
+    this.rows.forEach((row) => row.load());
     void this.loadMarks();
   }
 
@@ -174,6 +197,10 @@ export class AnalyticsPage implements Host {
     this.changed();
     this.renderTimes();
     announce("paused; collection goes on");
+    // The newest seconds are archived when they are over.
+    setTimeout(() => {
+      if (!this.isLive()) this.rows.forEach((row) => row.load(true));
+    }, SETTLED_MS);
   }
 
   private move(part: number): void {
@@ -429,7 +456,7 @@ export class AnalyticsPage implements Host {
       ["space", "pause, or go on live"], ["[ ]", "the maximum before, the next one"], ["g", "go to a time"],
       ["c", "crop outliers"], ["l", "logarithmic or linear"], ["p", "the next palette"], ["e", "export as CSV"],
       ["+ -", "zoom"], ["a", "add a statistic"], ["arrows", "move the cursor of a plot"], ["shift + arrows", "select a box"],
-      ["enter", "break the box down"], ["escape", "clear the box"], ["x, f, m", "on a component: do not draw it, filter by it, menu"],
+      ["enter", "break the box down"], ["escape", "clear the box"], ["d, x, f, m", "on a component: drill down, do not draw it, filter by it, menu"],
       ["wheel, shift + wheel", "zoom time, zoom values"],
     ];
     dialog("Keys", [h("table", {}, h("tbody", {}, keys.map(([key, what]) => h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, key)), h("td", {}, what)))))], []);

@@ -19,11 +19,17 @@ export interface Plot {
   isDark: boolean;
 }
 
+/** How large a canvas is on the page: looking there makes the browser lay the page out. */
+export interface Size {
+  width: number;
+  height: number;
+}
+
 /** Makes a canvas as sharp as the screen, and clears it. */
-export function prepare(canvas: HTMLCanvasElement, from: number, until: number, isDark: boolean): Plot {
+export function prepare(canvas: HTMLCanvasElement, size: Size, from: number, until: number, isDark: boolean): Plot {
   const scale = window.devicePixelRatio || 1;
-  const width = Math.max(200, canvas.clientWidth);
-  const height = Math.max(80, canvas.clientHeight);
+  const width = Math.max(200, size.width);
+  const height = Math.max(80, size.height);
   const [w, h] = [Math.round(width * scale), Math.round(height * scale)];
   if (canvas.width !== w || canvas.height !== h) {
     canvas.width = w;

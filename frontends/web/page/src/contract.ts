@@ -58,6 +58,9 @@ export interface Operations {
   count: number;
   wait_ns: number;
   percentiles: { p50: number; p90: number; p99: number; p999: number; max: number };
+  /** The sums of stages, where they were asked for, and of what is in none. */
+  stages_ns?: Record<string, number> | null;
+  unaccounted_ns?: number | null;
   operations: SlowOperation[];
 }
 
@@ -82,6 +85,8 @@ export interface Statistic {
   unit: string;
   fields: string[];
   is_sampled: boolean;
+  /** Whether a column has the mean of its samples, not their sum. */
+  is_mean?: boolean;
 }
 
 export interface FieldInfo {

@@ -61,9 +61,18 @@ const CAUSES: Record<string, Rgb> = {
   cache_in_flight: [60, 160, 160],
   second_level: [50, 110, 220],
   disk: [215, 50, 45],
-  log: [40, 150, 70],
+  special: [240, 130, 100],
+  scan: [165, 160, 40],
+  log: [140, 90, 30],
+  log_device: [40, 150, 70],
+  txg: [20, 90, 130],
+  lock: [80, 50, 90],
   throttled: [225, 150, 10],
   error: [220, 40, 150],
+  // What accesses of the cache were.
+  hit: [44, 143, 76],
+  iohit: [60, 160, 160],
+  miss: [201, 52, 44],
 };
 
 /** The colour of the group at a place; of a cause: its own. */

@@ -45,11 +45,22 @@ export class Samples {
   /** The id that filters can name, by key. */
   ids = new Map<string, string[]>();
 
-  /** Forgets what was before. */
-  reset(answer: Answer): void {
+  /** Counts of buckets over all columns, by their lowest value. */
+  private readonly buckets = new Map<number, Cell>();
+
+  /** Forgets everything. */
+  clear(): void {
     this.columns = [];
+    this.buckets.clear();
     this.ids.clear();
     this.dropped = 0;
+    this.numeric = undefined;
+    this.source = "";
+  }
+
+  /** Forgets what was before. */
+  reset(answer: Answer): void {
+    this.clear();
     this.join(answer);
   }
 
@@ -90,13 +101,34 @@ export class Samples {
     const end = fresh[fresh.length - 1]!.at;
     const before = this.columns.filter((column) => column.at < begin);
     const after = this.columns.filter((column) => column.at > end);
-    this.columns = [...before, ...fresh, ...after].slice(-LONGEST);
+    this.count(this.columns.slice(before.length, this.columns.length - after.length), -1);
+    this.count(fresh, 1);
+    const all = [...before, ...fresh, ...after];
+    this.count(all.slice(0, Math.max(0, all.length - LONGEST)), -1);
+    this.columns = all.slice(-LONGEST);
   }
 
   /** Drops columns that end before a time. */
   forgetBefore(ms: number): void {
     const first = this.columns.findIndex((column) => column.at + this.columnMs > ms);
-    if (first > 0) this.columns = this.columns.slice(first);
+    if (first <= 0) return;
+    this.count(this.columns.slice(0, first), -1);
+    this.columns = this.columns.slice(first);
+  }
+
+  private count(columns: Column[], sign: 1 | -1): void {
+    for (const column of columns) {
+      for (const cell of column.total.cells) {
+        const known = this.buckets.get(cell.low);
+        if (known) known.count += sign * cell.count;
+        else this.buckets.set(cell.low, { ...cell, count: sign * cell.count });
+      }
+    }
+  }
+
+  /** Buckets that have some, the lowest first, with their counts over all columns. */
+  spread(): Cell[] {
+    return [...this.buckets.values()].filter((cell) => cell.count > 0).sort((one, other) => one.low - other.low);
   }
 
   /** When the last column that is whole ends. */

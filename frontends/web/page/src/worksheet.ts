@@ -11,7 +11,9 @@ export interface Chip {
   value: string | number;
 }
 
-export type RowView = "plot" | "mirror" | "tree";
+export type RowView = "plot" | "stack" | "mirror" | "tree";
+/** How a second statistic is drawn: over the first, or what the first has more than it. */
+export type Combine = "over" | "minus";
 
 /** One row of a worksheet. */
 export interface RowState {
@@ -36,6 +38,9 @@ export interface RowState {
   /** A window of its own: what was asked after the fact. */
   window?: { from: number; until: number };
   compare: "off" | "before" | "hour" | "day" | "week";
+  /** Another statistic in the same plot; empty for none. */
+  second: string;
+  combine: Combine;
   height: number;
 }
 
@@ -72,6 +77,8 @@ export function newRow(statistic: string, some: Partial<RowState> = {}): RowStat
     highlighted: [],
     excluded: [],
     compare: "off",
+    second: "",
+    combine: "over",
     height: 220,
     ...some,
     statistic,
@@ -101,6 +108,11 @@ const live = (last = 900): Range => ({ last });
 
 /** Worksheets that are there from the beginning. */
 export const TEMPLATES: Record<string, () => Worksheet> = {
+  "NFS, from the client to the file": () => ({
+    name: "NFS, from the client to the file",
+    range: live(),
+    rows: [newRow("nfs.ops", { by: "client", numeric: "", rainbow: true }), newRow("nfs.ops", { by: "cause", tint: true, height: 260 })],
+  }),
   "Who is loading me": () => ({
     name: "Who is loading me",
     range: live(),
@@ -137,7 +149,9 @@ export const TEMPLATES: Record<string, () => Worksheet> = {
     name: "Cache",
     range: live(),
     rows: [
-      newRow("all.ops", { by: "cause", view: "mirror", numeric: "" }),
+      newRow("arc.accesses", { by: "result", view: "stack", numeric: "" }),
+      newRow("arc.accesses", { by: "result", view: "mirror", numeric: "" }),
+      newRow("arc.size", { numeric: "", second: "arc.target" }),
       newRow("all.ops", { by: "cause", tint: true, chips: [{ field: "op", operator: "eq", value: "read" }] }),
     ],
   }),
@@ -152,7 +166,7 @@ export const TEMPLATES: Record<string, () => Worksheet> = {
   }),
 };
 
-export const initial = (): Worksheet => TEMPLATES["NFS latency by cause"]!();
+export const initial = (): Worksheet => TEMPLATES["NFS, from the client to the file"]!();
 
 /** The text of a link. */
 export function encode(sheet: Worksheet): string {
