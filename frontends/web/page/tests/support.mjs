@@ -13,8 +13,8 @@ const program = process.env.CHROMIUM ?? "/usr/bin/chromium";
 export const browser = await chromium.launch({ executablePath: program, args: ["--no-sandbox"] });
 
 /** A page that is logged in. */
-export async function open(url = told.url) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
+export async function open(url = told.url, viewport = { width: 1280, height: 900 }) {
+  const context = await browser.newContext({ viewport, colorScheme: "light" });
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   page.on("pageerror", (error) => assert.fail(error));

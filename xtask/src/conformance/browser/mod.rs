@@ -40,7 +40,7 @@ struct Showing {
     before: Duration,
 }
 
-const SHOWINGS: [Showing; 4] = [
+const SHOWINGS: [Showing; 5] = [
     Showing {
         name: "missing-file",
         loads: &[Load::MissingFile],
@@ -60,6 +60,11 @@ const SHOWINGS: [Showing; 4] = [
         name: "drive",
         loads: &[Load::MissingFile, Load::Hot, Load::Cold, Load::Logged],
         before: Duration::from_secs(30),
+    },
+    Showing {
+        name: "tick",
+        loads: &[Load::MissingFile, Load::Hot, Load::Cold, Load::Logged],
+        before: Duration::from_secs(5),
     },
 ];
 
@@ -191,7 +196,7 @@ impl Scene {
             "url": url(&[])?, "viewerUrl": url(&["-v"])?, "pool": POOL,
             "dataset": format!("{POOL}/home"), "mount": self.mount(),
             "oldDevice": slow.join("disk.img"), "newDevice": slow.join("new.img"),
-            "pictures": self.pictures,
+            "pictures": self.pictures, "built": checkout().join("frontends/web/page/built"),
         });
         let script = format!("{}.mjs", showing.name);
         run(Command::new("node")
