@@ -144,6 +144,9 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     }
     if wanted(Test::Kill) {
         steps.run("kill -9", || kill::kill(arguments));
+        steps.run("kill -9 in a mount of its own", || {
+            kill::kill_in_own_mounts(arguments)
+        });
     }
     if wanted(Test::Databases) {
         steps.run("databases", || databases::databases(arguments));

@@ -45,7 +45,7 @@ pub use tarn_host::loop_device;
 pub use tarn_host::{Account, AccountKind, account_of_user};
 pub use tarn_host::{FileProject, Host, Pipe, PipeStopper, RealOptions};
 pub use tarn_host::{account_name, find_account, groups_of_peer, gss};
-pub use tarn_host::{caller, words_of};
+pub use tarn_host::{call_apart, caller, open_apart, words_of};
 pub use tarn_host::{is_in_netgroup, machine_name};
 
 pub use known_paths::FileKey;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::apart::call_apart;
 use crate::background;
 use crate::clock::{self, UnixTime};
 use crate::compute::Compute;
@@ -26,6 +27,11 @@ use crate::memory;
 use crate::sim::{SimHost, SimOptions};
 use crate::slow::SlowDevices;
 use crate::threads::{JoinHandle, Kind as ThreadKind};
+
+/// The users that a daemon trusts with the way to a mount point: root and its own.
+fn trusted_users() -> [u32; 2] {
+    [0, crate::effective_uid()]
+}
 
 /// What can be chosen about the real host.
 #[derive(Clone, Debug, Default)]
@@ -445,7 +451,7 @@ impl Host {
     /// What the system said.
     pub fn create_directories(&self, path: &Path) -> Result<(), FileError> {
         match self.simulation() {
-            None => file::create_directories(path),
+            None => call_apart(path, file::create_directories),
             Some(_) => Ok(()),
         }
     }
@@ -456,7 +462,7 @@ impl Host {
     /// What the system said; a folder with something in it stays.
     pub fn remove_directory(&self, path: &Path) -> Result<(), FileError> {
         match self.simulation() {
-            None => file::remove_directory(path),
+            None => call_apart(path, file::remove_directory),
             Some(_) => Ok(()),
         }
     }
@@ -467,7 +473,7 @@ impl Host {
     /// What the system said.
     pub fn list_directory(&self, path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
         match self.simulation() {
-            None => file::list_directory(path),
+            None => call_apart(path, file::list_directory),
             Some(simulation) => simulation.list_directory(path),
         }
     }
@@ -475,7 +481,7 @@ impl Host {
     /// What a path leads to, links followed.
     pub fn file_kind(&self, path: &Path) -> FileKind {
         match self.simulation() {
-            None => file::kind_of(path),
+            None => call_apart(path, file::kind_of),
             Some(simulation) => simulation.file_kind(path),
         }
     }
@@ -484,7 +490,7 @@ impl Host {
     /// folder, by links or by renaming. A simulated machine says no.
     pub fn is_guarded(&self, path: &Path) -> bool {
         match self.simulation() {
-            None => file::is_guarded(path, &[0, crate::effective_uid()]),
+            None => call_apart(path, |path| file::is_guarded(path, &trusted_users())),
             Some(_) => false,
         }
     }
@@ -493,7 +499,7 @@ impl Host {
     /// names when the file system on it is unmounted. A simulated machine says no.
     pub fn is_guarded_above(&self, path: &Path) -> bool {
         match self.simulation() {
-            None => file::is_guarded_above(path, &[0, crate::effective_uid()]),
+            None => call_apart(path, |path| file::is_guarded_above(path, &trusted_users())),
             Some(_) => false,
         }
     }
@@ -502,7 +508,7 @@ impl Host {
     /// name. None where a link leads nowhere.
     pub fn leads_to(&self, path: &Path) -> Option<PathBuf> {
         match self.simulation() {
-            None => file::leads_to(path),
+            None => call_apart(path, file::leads_to),
             Some(_) => Some(path.to_owned()),
         }
     }
@@ -510,7 +516,7 @@ impl Host {
     /// What a link says; none where there is no link. A simulated machine has none.
     pub fn link_target(&self, path: &Path) -> Option<PathBuf> {
         match self.simulation() {
-            None => file::link_target(path),
+            None => call_apart(path, file::link_target),
             Some(_) => None,
         }
     }
@@ -519,14 +525,14 @@ impl Host {
     /// simulated machine says no.
     pub fn is_guarded_link(&self, path: &Path) -> bool {
         match self.simulation() {
-            None => file::is_guarded_link(path, &[0, crate::effective_uid()]),
+            None => call_apart(path, |path| file::is_guarded_link(path, &trusted_users())),
             Some(_) => false,
         }
     }
 
     /// Whether a name is a link. A simulated machine has none.
     pub fn is_link(&self, path: &Path) -> bool {
-        self.simulation().is_none() && file::is_link(path)
+        self.simulation().is_none() && call_apart(path, file::is_link)
     }
 
     /// All devices on which what a path leads to is stored, itself included if it is one. None on a

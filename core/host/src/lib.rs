@@ -24,6 +24,7 @@
 //! pools, blocks, or what the bytes on a device mean.
 
 mod accounts;
+mod apart;
 pub mod background;
 mod batch;
 pub mod buffer;
@@ -67,6 +68,7 @@ mod waiting;
 mod write_turns;
 
 pub use accounts::{Account, AccountKind, account_name, account_of_user, find_account};
+pub use apart::{call_apart, open_apart};
 pub use batch::{Batch, Completion, Lateness};
 pub use buffer::Buffer;
 pub use clock::{UnixTime, lease_clock_ns, monotonic_ns};

@@ -3,6 +3,9 @@
 //! Root opens the device and mounts it itself. Other users run `fusermount3`, which is set-uid,
 //! mounts, and hands the device back over a socket. The mount shows with file system type `fuse`
 //! and the dataset's name as its source.
+//!
+//! A mount point may lie in a mount that this process serves, so threads without descriptors make
+//! the calls that look a path up: see [`call_apart`].
 
 use crate::permission_checks::PermissionChecks;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,6 +18,7 @@ use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tarn_engine::mounts::MountOptions;
+use tarn_engine::{call_apart, open_apart};
 use thiserror::Error;
 
 /// Why a mount failed.
@@ -80,8 +84,8 @@ fn words_of(options: MountOptions) -> Vec<&'static str> {
 
 /// Opens a folder with `O_PATH`, without following a link in the last place.
 fn place_at(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty())
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    open_apart(path, flags)
 }
 
 /// A path to an open folder, which renames do not change.
@@ -114,12 +118,10 @@ pub fn mount(
 /// The system's error: `EBUSY` when it is in use.
 pub fn unmount(path: &Path, force: bool) -> Result<(), Errno> {
     if rustix::process::geteuid().is_root() {
-        let flags = if force {
-            UnmountFlags::DETACH
-        } else {
-            UnmountFlags::empty()
+        return match force {
+            true => call_apart(path, |path| unmount_as_root(path, UnmountFlags::DETACH)),
+            false => call_apart(path, |path| unmount_as_root(path, UnmountFlags::empty())),
         };
-        return rustix::mount::unmount(path, flags | UnmountFlags::NOFOLLOW);
     }
     let mut helper = Command::new("fusermount3");
     helper
@@ -132,6 +134,10 @@ pub fn unmount(path: &Path, force: bool) -> Result<(), Errno> {
         Ok(_) => Err(Errno::BUSY),
         Err(_) => Err(Errno::NOENT),
     }
+}
+
+fn unmount_as_root(path: &Path, flags: UnmountFlags) -> Result<(), Errno> {
+    rustix::mount::unmount(path, flags | UnmountFlags::NOFOLLOW)
 }
 
 /// The kernel's list of FUSE connections.
@@ -149,7 +155,9 @@ pub struct Seen {
 /// The mount at a path, if it has no block device. Reads the kernel's attributes without asking the
 /// file system.
 pub fn seen_at(path: &Path) -> Option<Seen> {
-    seen(path, AtFlags::SYMLINK_NOFOLLOW).ok().flatten()
+    call_apart(path, |path| seen(path, AtFlags::SYMLINK_NOFOLLOW))
+        .ok()
+        .flatten()
 }
 
 /// The mount that a path resolves into.
@@ -157,22 +165,27 @@ pub fn seen_at(path: &Path) -> Option<Seen> {
 /// # Errors
 /// The system's error for the path.
 pub fn seen_through(path: &Path) -> Result<Option<Seen>, Errno> {
-    seen(path, AtFlags::empty())
+    call_apart(path, |path| seen(path, AtFlags::empty()))
 }
 
 /// The number of the mount that a path is in.
 pub fn seen_id(path: &Path) -> Option<u64> {
-    let flags = AtFlags::STATX_DONT_SYNC;
-    let status = rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::MNT_ID);
+    let status = call_apart(path, |path| {
+        let flags = AtFlags::STATX_DONT_SYNC;
+        rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::MNT_ID)
+    });
     status.ok().map(|status| status.stx_mnt_id)
 }
 
 /// Whether a path may be a mount point. The question reaches no file system, so it does not hang on
 /// one whose server died; where the kernel does not answer, the result is true.
 pub fn may_be_mount_point(path: &Path) -> bool {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
     let root = StatxAttributes::MOUNT_ROOT;
-    match rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::empty()) {
+    let status = call_apart(path, |path| {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+        rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::empty())
+    });
+    match status {
         Ok(status) => {
             !status.stx_attributes_mask.contains(root) || status.stx_attributes.contains(root)
         }

@@ -266,7 +266,8 @@ fn unmount_patiently(place: &Path, by_force: bool) -> Result<(), Errno> {
 
 /// Whether the server of the mount on this path is gone.
 fn is_dead(path: &Path) -> bool {
-    rustix::fs::statfs(path).is_err_and(|errno| errno == Errno::NOTCONN)
+    let asked = tarn_engine::call_apart(path, |path| rustix::fs::statfs(path).map(|_| ()));
+    asked.is_err_and(|errno| errno == Errno::NOTCONN)
 }
 
 /// Whether the folder of a mount shows that mount. umount2(2) takes a path, and would end another

@@ -287,6 +287,45 @@ impl Instance {
         Ok(())
     }
 
+    /// Stops the daemon (SIGSTOP) in the moment in which a thread of it waits for the daemon
+    /// itself: it made a call on a path in a mount that the daemon serves. False when that
+    /// was not met within `limit`; the daemon runs then.
+    #[must_use]
+    pub fn freeze_daemon_in_own_mount(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline {
+            let Some(process) = self.daemon() else {
+                return false;
+            };
+            signal(process, rustix::process::Signal::STOP);
+            if is_waiting_for_fuse(process) {
+                return true;
+            }
+            signal(process, rustix::process::Signal::CONT);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        false
+    }
+
+    /// Kills the daemon. False if there is none, or threads of it are there after `limit`; then
+    /// the connections of mounts below the instance's folder are aborted, which frees them.
+    #[must_use]
+    pub fn kill_daemon_within(&self, limit: Duration) -> bool {
+        let Some(process) = self.daemon() else {
+            return false;
+        };
+        signal(process, rustix::process::Signal::KILL);
+        let deadline = Instant::now() + limit;
+        while !is_gone(process) {
+            if Instant::now() > deadline {
+                abort_connections_below(&self.folder);
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        true
+    }
+
     /// The memory its daemon holds now and held at most, in bytes.
     #[must_use]
     pub fn daemon_memory(&self) -> Option<Memory> {
@@ -435,6 +474,34 @@ fn signal(process: i32, signal: rustix::process::Signal) {
     if let Some(id) = rustix::process::Pid::from_raw(process) {
         // It may have ended since it was found.
         let _ = rustix::process::kill_process(id, signal);
+    }
+}
+
+/// Whether a thread of a process waits for the answer of a FUSE server.
+fn is_waiting_for_fuse(process: i32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"));
+    tasks.into_iter().flatten().flatten().any(|task| {
+        let waits_in = fs::read_to_string(task.path().join("wchan")).unwrap_or_default();
+        waits_in.contains("request_wait_answer")
+    })
+}
+
+/// Aborts the FUSE connections of mounts below a folder, without a look at their paths: a path in
+/// such a mount may not be answered. Does nothing without permission.
+fn abort_connections_below(folder: &Path) {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    for line in table.lines() {
+        let mut words = line.split(' ').skip(2);
+        let (Some(device), Some(_), Some(point)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        if let Some(number) = device.strip_prefix("0:")
+            && Path::new(&unescape(point)).starts_with(folder)
+        {
+            // Only a mount of FUSE has such a file.
+            let _ = fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1");
+        }
     }
 }
 

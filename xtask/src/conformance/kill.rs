@@ -18,6 +18,14 @@
 //!
 //! The pool goes on from there to the next kill. From time to time, and in the end, it is exported,
 //! judged and imported again.
+//!
+//! [`kill_in_own_mounts`] kills a daemon that waits for itself. The mount point of a dataset lies
+//! in the mount of the dataset above it: a daemon that makes or removes the folder calls the
+//! kernel, which asks the daemon. An administrator creates and destroys such datasets; the daemon
+//! is stopped (SIGSTOP) when one of its threads waits for an answer of FUSE, and killed. All of it
+//! must be gone at once, and the next command must start a daemon that mounts over the remains. One
+//! such kill of three left a process that could not end, and every user of the mount with it, while
+//! that thread had the descriptors of the daemon.
 
 use std::fs;
 use std::io;
@@ -38,7 +46,7 @@ use tarn_workload::tree::{self, TreeSize};
 use tarn_workload::twister::Twister;
 
 use super::crash::{self, HANG_LIMIT, Work, copy_images};
-use super::{Arguments, POOL};
+use super::{Arguments, POOL, make_pool};
 use crate::changes;
 use crate::workspace::{Outcome, openzfs, programs, scratch};
 
@@ -54,6 +62,10 @@ const START_MS: u32 = 400;
 const PROMISED_THREADS: usize = 4;
 /// Every so many kills the pool is exported and imported.
 const EXPORT_EVERY: u32 = 7;
+/// For each kill that is asked for: the fault was met by one kill of three.
+const FROZEN_EACH: u32 = 4;
+/// A daemon that makes folders all the time waits for itself within this time.
+const MEETING_LIMIT: Duration = Duration::from_secs(20);
 
 /// Kills the daemon as often as asked, in turn on each layout.
 pub fn kill(arguments: &Arguments) -> Outcome {
@@ -334,4 +346,67 @@ fn change_tree(place: &Path, seed: u64) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Kills the daemon in calls on its own mounts.
+pub fn kill_in_own_mounts(arguments: &Arguments) -> Outcome {
+    let folder = scratch("conformance-own-mounts");
+    let instance = Arc::new(Instance::new(&programs(), &folder)?);
+    make_pool(
+        &instance,
+        &folder.join("images"),
+        &instance.root().join("pool"),
+    )?;
+    instance.zfs(&format!("create {POOL}/above"))?;
+    let kills = arguments.kills.saturating_mul(FROZEN_EACH);
+    for round in 0..kills {
+        kill_frozen(&instance).map_err(|error| format!("kill {round}: {error}"))?;
+    }
+    println!(
+        "own mounts: {kills} kills of a daemon that waited for itself, all of it gone at once"
+    );
+    instance.zfs(&format!("destroy -r {POOL}/above"))?;
+    Ok(())
+}
+
+fn kill_frozen(instance: &Arc<Instance>) -> Outcome {
+    let stop = Arc::new(AtomicBool::new(false));
+    let work = [make_and_remove_folders(instance.clone(), stop.clone())];
+    let is_met = instance.freeze_daemon_in_own_mount(MEETING_LIMIT);
+    stop.store(true, Ordering::Relaxed);
+    let is_gone = instance.kill_daemon_within(HANG_LIMIT);
+    crash::expect_ended(&work)?;
+    if !is_met {
+        return Err("no thread of the daemon waited for the daemon itself".into());
+    }
+    if !is_gone {
+        return Err("threads of a killed daemon wait for an answer of that daemon".into());
+    }
+    instance.must("zpool", &["status", POOL])?;
+    // It is there or not, as the kill left it.
+    let below = format!("{POOL}/above/below");
+    let mut destroy = instance.command("zfs");
+    program::run(destroy.args(["destroy", "-r", &below]), HANG_LIMIT)?;
+    Ok(())
+}
+
+/// Creates a dataset in another and one in it, and destroys both, over and over.
+fn make_and_remove_folders(instance: Arc<Instance>, stop: Arc<AtomicBool>) -> Work {
+    Work::begin("an administrator's command", move || {
+        let below = format!("{POOL}/above/below");
+        let deeper = format!("{below}/deeper");
+        let all: [&[&str]; 3] = [
+            &["create", &below],
+            &["create", &deeper],
+            &["destroy", "-r", &below],
+        ];
+        for words in all.iter().cycle() {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            if program::run(instance.command("zfs").args(*words), HANG_LIMIT).is_err() {
+                return;
+            }
+        }
+    })
 }
