@@ -9,8 +9,8 @@
 //! others take, keep and replicate snapshots; [`everyday`] does what users do; [`abuse`] gives
 //! every command hostile arguments; [`programs`] has real programs do the same on ext4 and
 //! compares; [`pynfs`] asks the NFS server about its protocol, and [`kerberos`] about users of
-//! Kerberos; [`browser`] drives the page for browsers. Each has an instance of its own, a pool of
-//! files and a mount.
+//! Kerberos; [`browser`] drives the page for browsers; [`metrics`] has Prometheus and InfluxDB take
+//! what is exported. Each has an instance of its own, a pool of files and a mount.
 
 mod abuse;
 mod block_devices;
@@ -23,6 +23,7 @@ mod kerberos;
 mod kill;
 mod known;
 mod loop_devices;
+mod metrics;
 mod nbd_client;
 mod pjdfstest;
 mod policies;
@@ -121,6 +122,8 @@ pub enum Test {
     Pynfs,
     /// Users of NFS whose names are proved by Kerberos, against a KDC of Debian's packages
     Kerberos,
+    /// Prometheus and InfluxDB of Debian's packages: their sums are ours
+    Metrics,
     /// OpenZFS's functional tests
     Zts,
     /// Every command with arguments that are empty, too long, hostile or nonsense
@@ -188,6 +191,11 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Kerberos) {
         steps.run("Kerberos", || kerberos::kerberos(arguments.keep));
     }
+    if wanted(Test::Metrics) {
+        steps.run("Prometheus and InfluxDB", || {
+            metrics::metrics(arguments.seed, arguments.keep)
+        });
+    }
     if wanted(Test::Zts) {
         steps.run("OpenZFS's functional tests", || zts::zts(arguments));
     }
@@ -222,6 +230,7 @@ pub fn small() -> Outcome {
             Test::Xfstests,
             Test::Pynfs,
             Test::Kerberos,
+            Test::Metrics,
             Test::Zts,
             Test::Abuse,
         ],
