@@ -1,5 +1,6 @@
 //! `cargo xtask build`: the six programs, in `target/release`, `mount.zfs`, which is `zfs` by the
-//! name that mount(8) calls, and `zpool_influxdb`, which is `tarn` by the name that Telegraf calls.
+//! name that mount(8) calls, and `zpool_influxdb`, `zarcstat`, `zarcsummary` and `zilstat`, which
+//! are `tarn` by the names of OpenZFS's programs.
 //!
 //! CI builds them in the profile `simulation` instead, in one build with the simulator: as fast,
 //! with every assertion, and compiled once for both.
@@ -27,10 +28,19 @@ pub const SIMULATOR: &str = "tarn-sim";
 
 /// Programs by the names that others call them by.
 const OTHER_NAMES: [(&str, &str); 2] = [("mount.zfs", "zfs"), ("zpool_influxdb", "tarn")];
+/// Names of `tarn` by which it prints statistics: OpenZFS's, and those of it up to version 2.3.
+pub const KSTAT_PROGRAMS: [&str; 5] = [
+    "zarcstat",
+    "zarcsummary",
+    "zilstat",
+    "arcstat",
+    "arc_summary",
+];
 
 /// Makes the other names.
 fn link_other_names(folder: &Path) -> Outcome {
-    for (name, program) in OTHER_NAMES {
+    let of_tarn = KSTAT_PROGRAMS.map(|name| (name, "tarn"));
+    for (name, program) in OTHER_NAMES.into_iter().chain(of_tarn) {
         let link = folder.join(name);
         if std::fs::symlink_metadata(&link).is_ok() {
             std::fs::remove_file(&link)?;

@@ -8,6 +8,8 @@
 //! - `export`: metrics and answers in the forms of other programs; `influx_program`: the same as
 //!   `zpool_influxdb`, by which name this program is called, too
 //! - `daemon`: starting and stopping it by hand
+//! - `kstat_programs`: `zarcstat`, `zarcsummary` and `zilstat`, by which names this program is
+//!   called, too
 //! - `iscsi`: targets, sessions, initiators and the portal
 //! - `web`: where the page for browsers is, and the tokens to log in
 //! - `version`: the version of Tarn
@@ -23,6 +25,7 @@ mod hit_plot;
 mod influx_program;
 mod iscsi;
 mod kstat;
+mod kstat_programs;
 mod shown;
 mod slow;
 mod stack_plot;
@@ -181,7 +184,11 @@ fn main() -> std::process::ExitCode {
         Ok(arguments) if influx_program::is_called(&arguments) => {
             std::process::ExitCode::from(influx_program::run(&arguments))
         }
-        Ok(arguments) => std::process::ExitCode::from(TARN.run(&plain_help(arguments))),
+        Ok(arguments) => {
+            let code = kstat_programs::run_by_name(&arguments);
+            let code = code.unwrap_or_else(|| TARN.run(&plain_help(arguments)));
+            std::process::ExitCode::from(code)
+        }
         Err(refusal) => {
             complain(format!("tarn: {refusal}"));
             std::process::ExitCode::FAILURE

@@ -43,7 +43,7 @@ const GRAMMAR: Grammar = Grammar {
 const USUAL_COUNT: u32 = 10;
 
 /// The stages in the order in which a request comes by them.
-const STAGES: [&str; 8] = [
+const STAGES: [&str; 9] = [
     "protocol",
     "tx_wait",
     "cache",
@@ -52,6 +52,7 @@ const STAGES: [&str; 8] = [
     "device",
     "transform",
     "reply",
+    "lock",
 ];
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,6 +158,9 @@ fn story(told: &Told, is_exact: bool, time: &dyn Fn(u64) -> String) -> String {
         head += &format!("  {} at {}", bytes(told.size), bytes(told.offset));
     }
     let mut about = format!("cause {}", told.cause);
+    if let Some(error) = &told.error {
+        about += &format!(" {error}");
+    }
     if !told.outcomes.is_empty() {
         about += &format!(" ({})", told.outcomes.join(", "));
     }
@@ -206,6 +210,7 @@ fn lines(list: &OperationList, is_exact: bool) -> String {
         let stages = STAGES.iter();
         cells.extend(stages.map(|name| time(told.stages.get(*name).copied().unwrap_or(0))));
         cells.push(time(told.unaccounted_ns));
+        cells.push(or_dash(told.error.as_deref().unwrap_or("")));
         cells.join("\t") + "\n"
     };
     list.operations.iter().map(of).collect()
@@ -254,6 +259,7 @@ mod tests {
             file: Some("/tank/home/a\nb".into()),
             offset: 8192,
             size: 131_072,
+            error: Some("EDQUOT".into()),
             cause: "throttled".into(),
             outcomes: vec!["disk".into(), "throttled".into()],
             stages: [("tx_wait".into(), 80_000_000), ("log".into(), 20_000_000)].into(),
@@ -288,7 +294,7 @@ mod tests {
         assert!(text.starts_with("7 operations: "), "{text}");
         let line = "103ms  nfs3 write  kiowa (10.0.0.1)  /tank/home/a?b  128K at 8K\n";
         assert!(text.contains(line), "{text}");
-        let about = "    cause throttled (disk, throttled), user ann, dataset tank/home\n";
+        let about = "    cause throttled EDQUOT (disk, throttled), user ann, dataset tank/home\n";
         assert!(text.contains(about), "{text}");
         assert!(
             text.ends_with("    tx_wait 80ms, log 20ms, other 3ms\n"),
@@ -299,8 +305,9 @@ mod tests {
     #[test]
     fn scripts_get_one_line_of_exact_numbers() {
         let text = lines(&told(), true);
-        let cells: Vec<&str> = text.trim_end().split('\t').collect();
-        assert_eq!(cells.len(), 13 + STAGES.len() + 1);
+        let mut cells: Vec<&str> = text.trim_end().split('\t').collect();
+        assert_eq!(cells.len(), 13 + STAGES.len() + 2);
+        assert_eq!(cells.pop(), Some("EDQUOT"));
         assert_eq!(cells[..3], ["1764200000123.000", "103000000", "nfs3"]);
         assert_eq!(cells[12], "disk,throttled");
         let stages = cells[13..].iter().map(|cell| cell.parse::<u64>().unwrap());

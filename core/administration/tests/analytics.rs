@@ -369,7 +369,7 @@ fn a_known_bitmap_comes_out_as_that_picture() {
             let latency_ns = latency_ns(row);
             let who = who(painter);
             records.push(OperationRecord::new(
-                started_ns, latency_ns, &who, &what, 0, &[0; 8],
+                started_ns, latency_ns, &who, &what, 0, &[0; 9],
             ));
         }
     }

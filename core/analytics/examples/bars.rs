@@ -25,8 +25,8 @@ use tarn_analytics::{
 use tarn_host::sim::Random;
 use tarn_host::{Host, RealOptions};
 use tarn_probe::{
-    ClientId, DatasetId, HolderId, Operation, OperationKind, OperationRecord, OperationStatistics,
-    Outcome, Protocol, Stage, What, Who,
+    ClientId, DatasetId, DatasetPlace, DatasetStatistics, HolderId, Operation, OperationKind,
+    OperationRecord, Outcome, Protocol, Stage, What, Who, registry,
 };
 
 /// Operations between two looks at the clock: its own cost is spread over them.
@@ -86,7 +86,13 @@ fn who(client: u32) -> Who {
 /// B1 and B2: an operation from begin to end in one thread, with the statistics of its dataset;
 /// with and without a ring that takes its record.
 fn request_path() {
-    let statistics = OperationStatistics::new();
+    let place = DatasetPlace {
+        pool: "tank".to_owned(),
+        pool_guid: 1,
+        object: 54,
+        guid: 1,
+    };
+    let dataset = DatasetStatistics::register(registry(), &place, "tank", Arc::default());
     let analytics = Analytics::new(0);
     let mut medians = Vec::new();
     for is_kept in [false, true] {
@@ -96,14 +102,14 @@ fn request_path() {
             for number in 0..ROUND {
                 let what = What {
                     kind: OperationKind::Read,
-                    dataset: DatasetId(1),
+                    dataset: dataset.id(),
                     object: u64::try_from(number).expect("a small number"),
                     offset: 4096,
                     size: 4096,
                 };
-                let operation = Operation::begin(tarn_host::monotonic_ns, who(17), what);
+                let operation = Operation::begin(tarn_host::operation_clock_ns, who(17), what);
                 operation.mark(Outcome::CacheHit);
-                black_box(operation.finish_with(&statistics));
+                black_box(operation.finish_with(dataset.operations()));
             }
             rounds.push(nanoseconds(began) / as_f64(ROUND));
             if is_kept && round % 64 == 63 {

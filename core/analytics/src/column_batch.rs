@@ -7,8 +7,8 @@
 //! that no field asks for are not filled.
 
 use tarn_probe::{
-    ClientId, DatasetId, HolderId, OperationKind, OperationRecord, Outcome, Protocol, Stage, What,
-    Who,
+    ClientId, DatasetId, ErrorCode, HolderId, OperationKind, OperationRecord, Outcome, Protocol,
+    Stage, What, Who,
 };
 
 /// Operations in a batch: a position in it is a byte.
@@ -39,12 +39,14 @@ pub enum Column {
     Protocol,
     /// A bit for each [`Outcome`].
     Outcome,
+    /// The number of the [`ErrorCode`].
+    Error,
     /// Nanoseconds of a stage.
     Stage(Stage),
 }
 
 /// Columns beside those of stages.
-const PLAIN_COLUMNS: usize = 11;
+const PLAIN_COLUMNS: usize = 12;
 /// How many columns a batch has.
 const COLUMNS: usize = PLAIN_COLUMNS + Stage::COUNT;
 
@@ -62,6 +64,7 @@ impl Column {
             Column::Kind => 8,
             Column::Protocol => 9,
             Column::Outcome => 10,
+            Column::Error => 11,
             Column::Stage(stage) => PLAIN_COLUMNS + stage.index(),
         }
     }
@@ -172,13 +175,14 @@ impl Batch {
             record.latency_ns(),
             u64::from(record.size),
             record.offset,
-            record.object,
+            record.object(),
             u64::from(record.dataset.0),
             u64::from(record.client.0),
             u64::from(record.user),
             u64::from(kind.number()),
             u64::from(protocol.number()),
             u64::from(record.outcome_bits()),
+            u64::from(record.error().number()),
         ];
         for (column, number) in self.columns.iter_mut().zip(plain) {
             column[place] = number;
@@ -205,7 +209,7 @@ impl Batch {
         fill(Column::Latency, OperationRecord::latency_ns);
         fill(Column::Size, |record| record.size.into());
         fill(Column::Offset, |record| record.offset);
-        fill(Column::Object, |record| record.object);
+        fill(Column::Object, OperationRecord::object);
         fill(Column::Dataset, |record| record.dataset.0.into());
         fill(Column::Client, |record| record.client.0.into());
         fill(Column::User, |record| record.user.into());
@@ -214,6 +218,7 @@ impl Batch {
             protocol_of(record).number().into()
         });
         fill(Column::Outcome, |record| record.outcome_bits().into());
+        fill(Column::Error, |record| record.error().number().into());
         for stage in Stage::ALL {
             if wanted.has(Column::Stage(*stage)) {
                 let numbers = self.numbers_mut(Column::Stage(*stage)).iter_mut();
@@ -243,14 +248,15 @@ impl Batch {
         };
         let latency_ns = number(Column::Latency);
         let stages = std::array::from_fn(|i| self.columns[PLAIN_COLUMNS + i][place]);
-        OperationRecord::new(
+        let record = OperationRecord::new(
             number(Column::Ended).saturating_sub(latency_ns),
             latency_ns,
             &who,
             &what,
             u16::try_from(number(Column::Outcome)).unwrap_or(u16::MAX),
             &stages,
-        )
+        );
+        record.with_error(ErrorCode::from_number(byte(Column::Error)))
     }
 }
 

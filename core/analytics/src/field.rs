@@ -50,6 +50,8 @@ pub enum Field {
     Sequential,
     /// Whether it failed.
     Failed,
+    /// What it failed with, by the names of Linux and NFS.
+    Error,
     /// Nanoseconds from begin to end.
     Latency,
     /// Bytes.
@@ -89,10 +91,20 @@ pub enum Cause {
     CacheInFlight,
     /// A block came from the second level of the cache.
     SecondLevel,
-    /// A block came from a device of the pool.
+    /// A block came from a special vdev.
+    Special,
+    /// A block came from another device of the pool.
     Disk,
-    /// It waited until the intent log was written, or a txg stored.
+    /// It waited for a device that a scrub or resilver was using.
+    Scan,
+    /// It waited until the intent log was written.
     Log,
+    /// The intent log was written to a log device.
+    LogDevice,
+    /// It waited until a txg was stored.
+    Txg,
+    /// It waited for locks for a quarter of the time, or more.
+    Lock,
     /// The write throttle delayed it.
     Throttled,
     /// It failed.
@@ -102,14 +114,19 @@ pub enum Cause {
 impl Cause {
     /// All, from the one that weighs least to the one that weighs most; each at the place of its
     /// number.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 14] = [
         Cause::None,
         Cause::CacheHit,
         Cause::Dirty,
         Cause::CacheInFlight,
         Cause::SecondLevel,
+        Cause::Special,
         Cause::Disk,
+        Cause::Scan,
         Cause::Log,
+        Cause::LogDevice,
+        Cause::Txg,
+        Cause::Lock,
         Cause::Throttled,
         Cause::Error,
     ];
@@ -136,6 +153,11 @@ impl Cause {
             Cause::Log => Some(Outcome::Log),
             Cause::Throttled => Some(Outcome::Throttled),
             Cause::Error => Some(Outcome::Error),
+            Cause::Special => Some(Outcome::Special),
+            Cause::LogDevice => Some(Outcome::LogDevice),
+            Cause::Lock => Some(Outcome::Lock),
+            Cause::Txg => Some(Outcome::Txg),
+            Cause::Scan => Some(Outcome::Scan),
         }
     }
 
@@ -150,7 +172,7 @@ impl Cause {
 }
 
 /// Fields that have one name, with other names that are accepted: those of Fishworks.
-const NAMED: [(Field, &[&str]); 17] = [
+const NAMED: [(Field, &[&str]); 18] = [
     (Field::Protocol, &["protocol", "version"]),
     (Field::Operation, &["op", "operation", "type", "command"]),
     (Field::Client, &["client", "initiator", "host"]),
@@ -164,7 +186,8 @@ const NAMED: [(Field, &[&str]); 17] = [
     (Field::SlowestStage, &["slowest_stage", "stage"]),
     (Field::Synchronous, &["synchronous", "sync"]),
     (Field::Sequential, &["sequential"]),
-    (Field::Failed, &["failed", "error"]),
+    (Field::Failed, &["failed"]),
+    (Field::Error, &["error", "errno", "status"]),
     (Field::Latency, &["latency"]),
     (Field::Size, &["size"]),
     (Field::Offset, &["offset"]),
@@ -242,6 +265,7 @@ impl Field {
             | Field::Synchronous
             | Field::Sequential
             | Field::Failed => Column::Outcome,
+            Field::Error => Column::Error,
             Field::SlowestStage => Column::Stage(Stage::Protocol),
             Field::Latency => Column::Latency,
             Field::Size => Column::Size,

@@ -325,7 +325,9 @@ fn count_of(length: usize) -> u64 {
 mod tests {
     use super::*;
     use tarn_host::sim::Random;
-    use tarn_probe::{ClientId, DatasetId, HolderId, OperationKind, Protocol, What, Who};
+    use tarn_probe::{
+        ClientId, DatasetId, ErrorCode, HolderId, MISSING_NAME, OperationKind, Protocol, What, Who,
+    };
 
     /// An operation that ends about then, with anything in its other fields.
     fn any_record(random: &mut Random, ended_ns: u64) -> OperationRecord {
@@ -338,7 +340,7 @@ mod tests {
         let what = What {
             kind: OperationKind::ALL[random.index(OperationKind::COUNT)],
             dataset: DatasetId(random.below(3) as u32),
-            object: random.magnitude(u64::MAX),
+            object: random.magnitude((1 << 48) - 1) | (MISSING_NAME * random.below(2)),
             offset: random.magnitude(u64::MAX),
             size: random.magnitude(1 << 33),
         };
@@ -346,7 +348,9 @@ mod tests {
         let latency_ns = random.magnitude(ended_ns);
         let outcome = random.draw() as u16;
         let started_ns = ended_ns - latency_ns;
+        let error = ErrorCode::from_number(random.below(256) as u8);
         OperationRecord::new(started_ns, latency_ns, &who, &what, outcome, &stages)
+            .with_error(error)
     }
 
     fn seen(recorder: &FlightRecorder, range_ns: Range<u64>) -> Vec<OperationRecord> {
@@ -358,7 +362,7 @@ mod tests {
     }
 
     fn sorted(mut records: Vec<OperationRecord>) -> Vec<OperationRecord> {
-        records.sort_by_key(|record| (record.ended_ns(), record.object, record.offset));
+        records.sort_by_key(|record| (record.ended_ns(), record.object(), record.offset));
         records
     }
 
@@ -445,6 +449,7 @@ mod tests {
                 device_ns,
                 0,
                 1500,
+                0,
             ];
             let who = Who {
                 client: ClientId(20 + random.below(12) as u32),

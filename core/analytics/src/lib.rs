@@ -30,9 +30,8 @@
 //! # What records lack
 //! These fields of the specification need more than an [`OperationRecord`] has:
 //!
-//! - `nfs.ops` by stability: data-sync and file-sync are one outcome, `synchronous`. By status: the
-//!   number of the error; a record tells only that the operation failed. By export and by session:
-//!   their numbers, beside that of the client.
+//! - `nfs.ops` by stability: data-sync and file-sync are one outcome, `synchronous`. By export and
+//!   by session: their numbers, beside that of the client.
 //! - `nfs.rpc`: a record of the connection (transport, flavour, requests in flight, answers from
 //!   the reply cache), and its number in the record of the operation.
 //! - `fuse.ops` by process and control group: the process id; a client of FUSE is a user.
@@ -40,7 +39,6 @@
 //!   volume.
 //! - Files: the generation, which tells apart the files that had an object number one after
 //!   another.
-//! - Causes: special vdev and lock, which are two more outcomes.
 //! - Queue depth at arrival: how many requests of the client were waiting.
 //! - `arc.accesses`: a record of each access; an operation tells only which outcomes it had.
 //! - `zil.commits`: a record of each commit, with its log records and its batch.

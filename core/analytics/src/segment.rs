@@ -2,10 +2,10 @@
 //!
 //! # Mechanism
 //! The operations are sorted by the time they ended, and cut into blocks of 256. Each block has
-//! fourteen packed columns (`column_packing.rs`): the times between ends, latency, size, offset,
-//! object, the origin, and the eight stages as records hold them. An origin is one number for
-//! dataset, client, user, kind, protocol and outcome together, since few combinations of them
-//! occur. Objects are rotated by a bit: missing names, which have the highest one, are small
+//! fifteen packed columns (`column_packing.rs`): the times between ends, latency, size, offset,
+//! object, the origin, and the nine stages as records hold them. An origin is one number for
+//! dataset, client, error, user, kind, protocol and outcome together, since few combinations of
+//! them occur. Objects are rotated by a bit: missing names, which have the highest one, are small
 //! numbers then. A query unpacks only the columns that it asks for, and only blocks whose times are
 //! in its range.
 //!
@@ -171,7 +171,7 @@ impl Segment {
                 let numbers = batch.numbers_mut(Column::Stage(*stage));
                 unpack(packed, count, numbers);
                 for number in &mut numbers[..count] {
-                    *number = unpack_stage_ns(u16::try_from(*number).expect("packed from 16 bits"));
+                    *number = unpack_stage_ns(u16::try_from(*number).expect("packed from 14 bits"));
                 }
             }
         }
@@ -197,10 +197,12 @@ impl Segment {
     }
 }
 
-/// The columns of an origin, with the first bit and the count of bits of each.
-const ORIGIN_PARTS: [(Column, u32, u32); 6] = [
+/// The columns of an origin, with the first bit and the count of bits of each. Clients are numbered
+/// far below 24 bits.
+const ORIGIN_PARTS: [(Column, u32, u32); 7] = [
     (Column::Dataset, 0, 32),
-    (Column::Client, 32, 32),
+    (Column::Client, 32, 24),
+    (Column::Error, 56, 8),
     (Column::User, 64, 32),
     (Column::Kind, 96, 8),
     (Column::Protocol, 104, 8),
@@ -209,7 +211,9 @@ const ORIGIN_PARTS: [(Column, u32, u32); 6] = [
 
 /// What [`ORIGIN_PARTS`] tell of an operation, in two halves.
 fn origin_of(record: &OperationRecord) -> [u64; 2] {
-    let low = u64::from(record.dataset.0) | u64::from(record.client.0) << 32;
+    let client = u64::from(record.client.0 & 0x00ff_ffff) << 32;
+    let error = u64::from(record.error().number()) << 56;
+    let low = u64::from(record.dataset.0) | client | error;
     let kind = u64::from(kind_of(record).number()) << 32;
     let protocol = u64::from(protocol_of(record).number()) << 40;
     let outcome = u64::from(record.outcome_bits()) << 48;
@@ -246,7 +250,7 @@ fn pack_block(
     add(1, &mut |record| record.latency_ns());
     add(2, &mut |record| record.size.into());
     add(3, &mut |record| record.offset);
-    add(4, &mut |record| record.object.rotate_left(1));
+    add(4, &mut |record| record.object().rotate_left(1));
     let mut last: Option<([u64; 2], u64)> = None;
     add(ORIGIN, &mut |record| {
         let origin = origin_of(record);

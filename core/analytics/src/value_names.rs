@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tarn_probe::{
-    ClientId, DatasetId, DeviceNumber, IoPriority, MISSING_NAME, OperationKind, Outcome, Protocol,
-    Stage,
+    ClientId, DatasetId, DeviceNumber, ErrorCode, IoPriority, MISSING_NAME, OperationKind, Outcome,
+    Protocol, Stage,
 };
 
 use crate::field::{Cause, Field, NO_CLASS, NO_STAGE, Values, class_number};
@@ -138,6 +138,9 @@ fn fixed_names(field: Field) -> Vec<(&'static str, u64)> {
         Field::Outcomes => (Outcome::ALL.iter())
             .map(|word| (word.name(), word.bit().into()))
             .collect(),
+        Field::Error => ErrorCode::all()
+            .map(|error| (error.name(), error.number().into()))
+            .collect(),
         Field::Class => (IoPriority::ALL.iter())
             .map(|class| (class.name(), class_number(*class)))
             .chain([("none", NO_CLASS)])
@@ -232,6 +235,8 @@ mod tests {
             (Field::Cause, 0),
             (Field::SlowestStage, 8),
             (Field::Failed, 1),
+            (Field::Error, 2),
+            (Field::Error, 255),
             (Field::Outcomes, 8),
         ] {
             let name = names.name(field, key);

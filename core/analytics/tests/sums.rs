@@ -50,9 +50,9 @@ fn any_comparison(random: &mut Random) -> (String, Meaning) {
         means("client != #19", |r| r.client.0 != 19),
         means("user > 1000", |r| r.user > 1000),
         means("dataset prefix tank", |r| r.dataset.0 == 1),
-        means("file=/seven", |r| (r.dataset.0, r.object) == (1, 7)),
+        means("file=/seven", |r| (r.dataset.0, r.object()) == (1, 7)),
         means("file in (#1:3, #2:3, #2:4)", |r| {
-            r.object == 3 || (r.dataset.0, r.object) == (2, 4)
+            r.object() == 3 || (r.dataset.0, r.object()) == (2, 4)
         }),
         means("outcome=disk", |r| r.is_marked(Outcome::Disk)),
         means("failed=yes", |r| r.is_marked(Outcome::Error)),
@@ -145,7 +145,9 @@ fn the_groups_are_the_largest_ones_of_a_plain_map() {
     let (analytics, records) = filled(4, 50_000);
     let mut model = BTreeMap::<(u32, u64), u64>::new();
     for record in &records {
-        *model.entry((record.dataset.0, record.object)).or_default() += record.latency_ns();
+        *model
+            .entry((record.dataset.0, record.object()))
+            .or_default() += record.latency_ns();
     }
     let mut model: Vec<_> = model.into_iter().map(|(key, sum)| (sum, key)).collect();
     model.sort_by_key(|(sum, key)| (u64::MAX - sum, *key));

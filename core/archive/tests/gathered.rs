@@ -29,7 +29,7 @@ fn read_now(host: &Host, latency_ns: u64, outcome: Outcome) -> OperationRecord {
         size: 4096,
     };
     let started_ns = host.monotonic_ns() - latency_ns;
-    OperationRecord::new(started_ns, latency_ns, &who, &what, outcome.bit(), &[0; 8])
+    OperationRecord::new(started_ns, latency_ns, &who, &what, outcome.bit(), &[0; 9])
 }
 
 /// A collector that passes over all time since its last pass, and these operations.

@@ -113,6 +113,14 @@ impl BlockIo {
         self.space.undo(&places, pointer.birth());
     }
 
+    /// Whether a log block is on a log device.
+    pub fn is_on_log_device(&self, pointer: &BlockPointer) -> bool {
+        let mut places = pointer.dvas();
+        places
+            .next()
+            .is_some_and(|dva| self.vdevs.is_log(dva.vdev()))
+    }
+
     /// Writes log blocks and the data that their records lead to, and returns when they are
     /// durable. The calling thread does the I/O where devices allow it.
     ///
@@ -140,6 +148,9 @@ impl BlockIo {
             let order = checksum::ByteOrder::Little;
             embedded::seal(ChecksumAlgorithm::Zilog2, &mut contents, &name, order);
             let dva = pointer.dvas().next().expect("a log block has a place");
+            if self.is_on_log_device(&pointer) {
+                operation.mark(Outcome::LogDevice);
+            }
             let whole = shapes
                 .place(dva, pointer.physical_size(), pointer.physical_birth())
                 .expect("space hands out places on vdevs that are there");

@@ -27,6 +27,8 @@ use tarn_probe::{
     missing_number, named_dataset,
 };
 
+/// Where snapshots are in a mounted file system.
+const SNAPSHOTS: &str = ".zfs/snapshot";
 /// What follows the path of a file that is gone.
 const DELETED: &str = " (deleted)";
 /// What follows the path of a name that was looked for in vain.
@@ -102,8 +104,15 @@ impl Engine {
         if open.pool.facts().guid.get() != dataset.place.pool_guid {
             return None;
         }
-        let prefix = match open.mount_of(&dataset.name) {
-            Some(mounted) => text_of(mounted.path.as_os_str().as_bytes()),
+        let (head, snapshot) = match dataset.name.split_once('@') {
+            Some((head, snapshot)) => (head, format!("/{SNAPSHOTS}/{snapshot}")),
+            None => (dataset.name.as_str(), String::new()),
+        };
+        let prefix = match open.mount_of(head) {
+            Some(mounted) => joined(
+                &text_of(mounted.path.as_os_str().as_bytes()),
+                snapshot.as_bytes(),
+            ),
             None => format!("{}:", dataset.name),
         };
         let ids: Vec<ObjectId> = objects.iter().copied().map(ObjectId::new).collect();
@@ -215,9 +224,20 @@ impl Engine {
         if open.pool.txgs().is_suspended() {
             return None;
         }
-        let dataset = dataset_number(open.pool.facts().guid.get(), mounted.held.guid())?;
+        let number = |tree: &dyn Tree| dataset_number(open.pool.facts().guid.get(), tree.guid());
         let below = path.strip_prefix(&mounted.path).ok()?;
-        Some((dataset, walk(mounted.held.files(), below, operation)?))
+        let mut in_snapshots = below.strip_prefix(SNAPSHOTS).ok().map(Path::components);
+        match in_snapshots.as_mut().and_then(Iterator::next) {
+            Some(Component::Normal(name)) => {
+                let tree = mounted.held.snapshot(name.as_bytes(), operation).ok()?;
+                let below = in_snapshots?.as_path().to_owned();
+                Some((number(&*tree)?, walk(tree.files(), &below, operation)?))
+            }
+            _ => {
+                let object = walk(mounted.held.files(), below, operation)?;
+                Some((number(&*mounted.held)?, object))
+            }
+        }
     }
 }
 
@@ -289,6 +309,12 @@ mod tests {
         assert_eq!(joined("tank/home:", b"/a"), "tank/home:/a");
         assert_eq!(joined("tank/home:", b"/"), "tank/home:/");
         assert_eq!(joined("", b"tank/volume"), "tank/volume");
+        assert_eq!(
+            joined("/tank", b"/.zfs/snapshot/a"),
+            "/tank/.zfs/snapshot/a"
+        );
+        assert_eq!(joined("/", b"/.zfs/snapshot/a"), "/.zfs/snapshot/a");
+        assert_eq!(joined("/tank", b""), "/tank");
         assert_eq!(below("tank/home:/", "a"), "tank/home:/a");
         assert_eq!(below("/tank/home (deleted)", "a"), "/tank/home/a");
     }

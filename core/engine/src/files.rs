@@ -26,7 +26,7 @@ pub use tarn_posix::{
     Watcher, WriteAt,
 };
 pub use tarn_probe::{
-    ClientId, FrontEnd, HolderId, Operation, OperationKind, Outcome, Protocol, What, Who,
+    ClientId, ErrorCode, FrontEnd, HolderId, Operation, OperationKind, Outcome, Protocol, What, Who,
 };
 pub use tarn_probe::{add_client_alias, client_number};
 

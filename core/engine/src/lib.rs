@@ -17,6 +17,8 @@ pub mod importing;
 pub mod inspect;
 pub mod instance;
 mod known_paths;
+mod lock_waits;
+mod log_counts;
 pub mod mount_index;
 pub mod mount_options;
 pub mod mounting;

@@ -9,8 +9,8 @@ use tarn_probe::{
     named_devices,
 };
 
-/// The user of requests that name none: calls of NFS without credentials, and requests of mounts
-/// for which Linux names no user, which are most.
+/// The user of requests that name none: calls of NFS without credentials, and requests that the
+/// kernel makes to mounts by itself.
 const NO_USER: u32 = u32::MAX;
 const NO_USER_NAME: &str = "unknown";
 

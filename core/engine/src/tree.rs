@@ -8,6 +8,8 @@
 use crate::count_owners::OwnerCounts;
 use crate::engine::OpenPool;
 use crate::files::{FileSystem, ObjectId, PosixError, Tree};
+use crate::lock_waits::lock_waits;
+use crate::log_counts::counters;
 use crate::served::{HoldPurpose, ServedFiles};
 use crate::snapshot_directory::SnapshotDirectory;
 use std::any::Any;
@@ -19,12 +21,13 @@ use tarn_dataset::limits::AdmitRefusal;
 use tarn_dataset::space_door::{SpaceDoor, SpaceRefusal, SpaceTotals, Uncounted};
 use tarn_dataset::task::FeatureCounts;
 use tarn_host::lock::{Mutex, Rank};
+use tarn_host::operation_clock_ns;
 use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, Pool};
 use tarn_posix::MountProperties;
 use tarn_posix::{FileSystemParts, MountError, Unlinked};
-use tarn_probe::{DatasetId, DatasetPlace, DatasetStatistics, Operation, OperationKind, What, Who};
-use tarn_zil::Durability;
+use tarn_probe::{DatasetPlace, DatasetStatistics, Operation, OperationKind, What, Who};
+use tarn_zil::{Durability, IntentLog};
 
 /// Entered snapshots of a head, while they get properties.
 const ENTERED: Rank = Rank::new(tarn_host::ranks::ENGINE + 42, "entered snapshots");
@@ -35,13 +38,13 @@ pub struct ServedTree {
     id: ObjectId,
     guid: u64,
     files: Arc<FileSystem>,
-    /// None for a snapshot: its requests are counted for the file system from which it was entered.
+    statistics: Arc<DatasetStatistics>,
+    /// None for a snapshot.
     head: Option<Head>,
 }
 
 /// The parts of a tree that only a head has.
 struct Head {
-    statistics: Arc<DatasetStatistics>,
     served: Arc<ServedFiles>,
     /// Snapshots entered below its `.zfs`: they follow its properties.
     entered: Mutex<Vec<Weak<ServedTree>>>,
@@ -137,6 +140,7 @@ impl ServedTree {
         {
             log.allow_xattrs();
         }
+        let log = parts.log.clone();
         let files = FileSystem::open(parts, operation).map_err(|error| {
             pool.namespace().forget_log(head);
             TreeError {
@@ -154,21 +158,17 @@ impl ServedTree {
         let registry = tarn_probe::registry();
         let name = dataset.name();
         let guid = dataset.stored()?.guid.get();
-        let place = DatasetPlace {
-            pool: pool.name().to_string(),
-            pool_guid: pool.facts().guid.get(),
-            object: head.get(),
-            guid,
-        };
+        let place = place_of(pool, head, guid);
         let unlinked = files.unlinked_counts().clone();
         let statistics = DatasetStatistics::register(registry, &place, name.as_str(), unlinked);
+        show_log(&statistics, log.as_ref());
         Ok(Arc::new(ServedTree {
             pool: pool.clone(),
             id: head,
             guid,
             files,
+            statistics,
             head: Some(Head {
-                statistics,
                 served: open.served_files.clone(),
                 entered: Mutex::new(ENTERED, Vec::new()),
                 counts,
@@ -205,11 +205,15 @@ impl ServedTree {
             snapshots: None,
             unlinked: Unlinked::Kept,
         };
+        let (id, guid) = (snapshot.id(), snapshot.stored()?.guid.get());
+        let name = snapshot.name();
+        let place = place_of(pool, id, guid);
         Ok(Arc::new(ServedTree {
             pool: pool.clone(),
-            id: snapshot.id(),
-            guid: snapshot.stored()?.guid.get(),
+            id,
+            guid,
             files: FileSystem::open(parts, operation)?,
+            statistics: DatasetStatistics::of_snapshot(&place, name.as_str()),
             head: None,
         }))
     }
@@ -242,14 +246,24 @@ impl ServedTree {
 
     /// The dataset was renamed.
     pub fn rename(&self, name: &str) {
-        if let Some(head) = &self.head {
-            head.statistics.rename(name);
+        let Some(head) = &self.head else { return };
+        self.statistics.rename(name);
+        let entered: Vec<_> = head
+            .entered
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for snapshot in entered {
+            if let Some((_, own)) = snapshot.statistics.name().split_once('@') {
+                snapshot.statistics.rename(&format!("{name}@{own}"));
+            }
         }
     }
 
     /// The dataset's name; none of a snapshot.
     pub fn name(&self) -> Option<String> {
-        self.head.as_ref().map(|head| head.statistics.name())
+        self.head.as_ref().map(|_| self.statistics.name())
     }
 
     /// The object of the dataset or snapshot in the MOS.
@@ -292,6 +306,27 @@ impl ServedTree {
             .split_once('@')
             .map(|(_, name)| name.to_string());
         name.ok_or(PosixError::NotFound)
+    }
+}
+
+/// Shows what an intent log counts with the statistics of its dataset.
+fn show_log(statistics: &DatasetStatistics, log: Option<&Arc<IntentLog>>) {
+    let Some(log) = log.map(Arc::downgrade) else {
+        return;
+    };
+    statistics.show_also(move || {
+        let counted = log.upgrade().map(|log| log.counted());
+        counters(counted.unwrap_or_default())
+    });
+}
+
+/// Where a dataset or snapshot is, for records.
+fn place_of(pool: &Pool, id: ObjectId, guid: u64) -> DatasetPlace {
+    DatasetPlace {
+        pool: pool.name().to_string(),
+        pool_guid: pool.facts().guid.get(),
+        object: id.get(),
+        guid,
     }
 }
 
@@ -403,6 +438,10 @@ impl Tree for ServedTree {
         if held.files().is_ending() || self.find_snapshot(name, operation)? != id {
             return Err(PosixError::NotFound);
         }
+        // It may have been entered before by another name, or with the head's former one.
+        held.tree()
+            .statistics
+            .rename(&format!("{}@{name}", self.statistics.name()));
         let mut entered = head.entered.lock();
         held.files().set_properties(*self.files.properties());
         entered.retain(|tree| tree.strong_count() > 0);
@@ -440,21 +479,18 @@ impl Tree for ServedTree {
         object: ObjectId,
         range: (u64, u64),
     ) -> Operation {
-        let statistics = self.head.as_ref().map(|head| &head.statistics);
         let what = What {
             kind,
-            dataset: statistics.map_or(DatasetId::NONE, |statistics| statistics.id()),
+            dataset: self.statistics.id(),
             object: object.get(),
             offset: range.0,
             size: range.1,
         };
-        Operation::begin(tarn_host::monotonic_ns, who, what)
+        Operation::begin(operation_clock_ns, who, what).after_lock_waits(lock_waits())
     }
 
     fn finish(&self, operation: Operation) {
-        match &self.head {
-            Some(head) => drop(operation.finish_with(head.statistics.operations())),
-            None => drop(operation.finish()),
-        }
+        operation.add_lock_waits(lock_waits());
+        let _ = operation.finish_with(self.statistics.operations());
     }
 }

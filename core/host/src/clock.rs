@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::quick_clock;
 use crate::sim::baton;
 
 /// The time of day, since 1970 in UTC. For people: nothing is ordered by it.
@@ -40,6 +41,17 @@ impl UnixTime {
 pub fn monotonic_ns() -> u64 {
     match baton::current() {
         None => real_monotonic_ns(),
+        Some(me) => me.scheduler().now_ns(),
+    }
+}
+
+/// The clock of operations: as [`monotonic_ns`], at a fifth of the price where the processor has a
+/// counter that the kernel trusts. It is some 50 microseconds behind that, never ahead of it, and
+/// goes back in no thread.
+#[inline]
+pub fn operation_clock_ns() -> u64 {
+    match baton::current() {
+        None => quick_clock::now_ns(),
         Some(me) => me.scheduler().now_ns(),
     }
 }

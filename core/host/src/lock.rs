@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use crate::background;
 use crate::sim::baton;
-use crate::waiting::about_to_wait;
+use crate::waiting::{about_to_wait, wait_as_for_lock};
 
 /// How often a lock that another thread has is tried before the thread sleeps. A pause between two
 /// attempts takes 10 to 40 ns.
@@ -151,7 +151,7 @@ impl<T: ?Sized> Mutex<T> {
         let inner = match baton::current() {
             None => soon(|| taken(self.inner.try_lock())).unwrap_or_else(|| {
                 about_to_wait();
-                whole(self.inner.lock())
+                wait_as_for_lock(|| whole(self.inner.lock()))
             }),
             Some(me) => me.acquire(self.key(), self.rank.name, || taken(self.inner.try_lock())),
         };
@@ -260,7 +260,7 @@ impl<T: ?Sized> RwLock<T> {
         let inner = match baton::current() {
             None => soon(|| taken(self.inner.try_read())).unwrap_or_else(|| {
                 about_to_wait();
-                whole(self.inner.read())
+                wait_as_for_lock(|| whole(self.inner.read()))
             }),
             Some(me) => me.acquire(self.key(), self.rank.name, || taken(self.inner.try_read())),
         };
@@ -280,7 +280,7 @@ impl<T: ?Sized> RwLock<T> {
         let inner = match baton::current() {
             None => soon(|| taken(self.inner.try_write())).unwrap_or_else(|| {
                 about_to_wait();
-                whole(self.inner.write())
+                wait_as_for_lock(|| whole(self.inner.write()))
             }),
             Some(me) => me.acquire(self.key(), self.rank.name, || taken(self.inner.try_write())),
         };

@@ -10,7 +10,9 @@
 //! another thread or a device: at a lock that is taken, a condition, a batch that is under way. In
 //! a simulation it is not called.
 
+use crate::clock::real_monotonic_ns;
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 thread_local! {
     static BEFORE_WAIT: Cell<Option<fn()>> = const { Cell::new(None) };
@@ -20,6 +22,33 @@ thread_local! {
 /// take locks of this crate.
 pub fn call_before_waits(call: fn()) {
     BEFORE_WAIT.set(Some(call));
+}
+
+/// How long the calling thread has waited for locks since it began, in nanoseconds, with a number
+/// of that thread. Locks that were free within the spinning do not count.
+pub fn lock_waits() -> (u32, u64) {
+    LOCK_WAITS.try_with(Cell::get).unwrap_or_default()
+}
+
+/// Waits for what another thread has, as for a lock: for the thread's [`lock_waits`].
+pub fn wait_as_for_lock<T>(wait: impl FnOnce() -> T) -> T {
+    let began_ns = real_monotonic_ns();
+    let done = wait();
+    let waited_ns = real_monotonic_ns().saturating_sub(began_ns);
+    // Without a value while the thread ends.
+    let _ = LOCK_WAITS.try_with(|waits| {
+        let (thread, before) = waits.get();
+        waits.set((thread, before.saturating_add(waited_ns)));
+    });
+    done
+}
+
+thread_local! {
+    /// The number of the thread, and nanoseconds.
+    static LOCK_WAITS: Cell<(u32, u64)> = {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        Cell::new((LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1), 0))
+    };
 }
 
 /// This thread is about to wait.
@@ -33,6 +62,38 @@ pub(crate) fn about_to_wait() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_for_locks_are_those_of_the_thread_that_waited() {
+        let (before, before_other) = (lock_waits(), std::thread::spawn(lock_waits));
+        let (thread, other) = (before.0, before_other.join().unwrap());
+        assert!(thread != 0 && thread != other.0 && other.1 == 0);
+        let lock = Arc::new(Mutex::new(Rank::new(1, "waited for"), ()));
+        let held = lock.lock();
+        let contender = lock.clone();
+        let (begun, wait_begun) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn(move || {
+            call_before_waits_once(begun);
+            drop(contender.lock());
+            lock_waits().1
+        });
+        wait_begun.recv().unwrap();
+        drop(held);
+        assert!(waiting.join().unwrap() > 0);
+        assert_eq!(lock_waits(), before, "the holder did not wait");
+    }
+
+    /// Sends when the calling thread is about to wait.
+    fn call_before_waits_once(begun: std::sync::mpsc::Sender<()>) {
+        thread_local! {
+            static BEGUN: Cell<Option<std::sync::mpsc::Sender<()>>> = const { Cell::new(None) };
+        }
+        BEGUN.set(Some(begun));
+        call_before_waits(|| {
+            let begun = BEGUN.take().expect("it waits once");
+            begun.send(()).expect("the test waits for it");
+        });
+    }
     use crate::lock::{Condvar, Mutex, Rank};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};

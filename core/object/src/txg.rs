@@ -644,6 +644,7 @@ impl Txgs {
                 Some(_) => return Err(AssignError::Suspended),
                 None => {}
             }
+            operation.mark(Outcome::Txg);
             self.pace.hurry();
             if state.wanted < txg {
                 state.wanted = txg;

@@ -110,7 +110,12 @@ impl NewContents<'_> {
 
 /// Whether some block was not in memory.
 fn has_waited(operation: &Operation) -> bool {
-    let waits = [Outcome::CacheInFlight, Outcome::SecondLevel, Outcome::Disk];
+    let waits = [
+        Outcome::CacheInFlight,
+        Outcome::SecondLevel,
+        Outcome::Special,
+        Outcome::Disk,
+    ];
     waits.iter().any(|wait| operation.is_marked(*wait))
 }
 

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use tarn_host::lock::{Condvar, Mutex};
+use tarn_host::wait_as_for_lock;
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::HolderId;
@@ -325,10 +326,12 @@ impl Shares {
     pub fn wait_until_returned(&self, file: ObjectId, itself: Option<LockOwner>) {
         let part = self.part(file);
         let mut table = part.table.lock();
-        part.returned.wait_while(&mut table, |table| {
-            let reserved = table.get_mut(&file);
-            let asked = reserved.and_then(|reserved| reserved.recall(itself));
-            asked.is_some()
+        wait_as_for_lock(|| {
+            part.returned.wait_while(&mut table, |table| {
+                let reserved = table.get_mut(&file);
+                let asked = reserved.and_then(|reserved| reserved.recall(itself));
+                asked.is_some()
+            });
         });
     }
 }

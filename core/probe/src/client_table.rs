@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::record::ClientId;
+use crate::client_id::ClientId;
 
 /// Most clients of one front end with a number of their own.
 const OF_FRONT_END_MAX: u32 = 4096;

@@ -9,10 +9,13 @@
 //! ```
 
 use crate::device_table::DeviceNumber;
+use crate::error_code::ErrorCode;
 use crate::kind::{OperationKind, Outcome, Protocol, Stage};
-use crate::operation::{Operation, What, Who};
+use crate::operation::Operation;
 use crate::record::OperationRecord;
 use crate::recorder::recorder;
+use crate::request::{What, Who};
+use crate::usdt;
 use crate::vdev_statistics::{FinishedIo, IoKind, IoPriority};
 
 /// Bits of the class.
@@ -30,6 +33,18 @@ pub struct DeviceIo {
 impl DeviceIo {
     /// Records a request that has just ended, if records are kept.
     pub fn record(device: DeviceNumber, finished: &FinishedIo, operation: &Operation) {
+        usdt::device_io(|| {
+            [
+                user_of(device, finished).into(),
+                kind_of(finished).number().into(),
+                finished.offset,
+                finished.bytes,
+                finished.queue_ns,
+                finished.device_ns,
+                operation.what().dataset.0.into(),
+                operation.what().object,
+            ]
+        });
         if recorder().keeps_records() {
             let now_ns = operation.clock()();
             let record = record_of(device, finished, operation, now_ns);
@@ -47,6 +62,22 @@ impl DeviceIo {
     }
 }
 
+/// The kind of operation that a request to a device is.
+fn kind_of(finished: &FinishedIo) -> OperationKind {
+    match finished.kind {
+        IoKind::Read => OperationKind::Read,
+        IoKind::Write => OperationKind::Write,
+        IoKind::Flush => OperationKind::Sync,
+        IoKind::Trim => OperationKind::Discard,
+    }
+}
+
+/// Device and class in the place of the user.
+fn user_of(device: DeviceNumber, finished: &FinishedIo) -> u32 {
+    let class = u32::try_from(finished.priority.index()).unwrap_or(u32::MAX);
+    (device.number() << CLASS_BITS) | class
+}
+
 fn record_of(
     device: DeviceNumber,
     finished: &FinishedIo,
@@ -54,19 +85,13 @@ fn record_of(
     now_ns: u64,
 ) -> OperationRecord {
     let latency_ns = finished.queue_ns.saturating_add(finished.device_ns);
-    let class = u32::try_from(finished.priority.index()).unwrap_or(u32::MAX);
     let who = Who {
         protocol: Protocol::Device,
-        user: device.number() << CLASS_BITS | class,
+        user: user_of(device, finished),
         ..*operation.who()
     };
     let what = What {
-        kind: match finished.kind {
-            IoKind::Read => OperationKind::Read,
-            IoKind::Write => OperationKind::Write,
-            IoKind::Flush => OperationKind::Sync,
-            IoKind::Trim => OperationKind::Discard,
-        },
+        kind: kind_of(finished),
         offset: finished.offset,
         size: finished.bytes,
         ..*operation.what()
@@ -79,7 +104,11 @@ fn record_of(
         false => 0,
     };
     let began_ns = now_ns.saturating_sub(latency_ns);
-    OperationRecord::new(began_ns, latency_ns, &who, &what, outcome, &stages_ns)
+    let record = OperationRecord::new(began_ns, latency_ns, &who, &what, outcome, &stages_ns);
+    match finished.has_failed {
+        true => record.with_error(ErrorCode::IO),
+        false => record,
+    }
 }
 
 #[cfg(test)]
@@ -110,10 +139,11 @@ mod tests {
         );
         assert_eq!(record.protocol(), Some(Protocol::Device));
         assert_eq!(record.kind(), Some(OperationKind::Read));
-        assert_eq!((record.dataset, record.object), (DatasetId(3), 42));
+        assert_eq!((record.dataset, record.object()), (DatasetId(3), 42));
         assert_eq!((record.offset, record.size), (4096, 8192));
         assert_eq!((record.ended_ns(), record.latency_ns()), (5_000_000, 3_000));
         assert_eq!(record.stage_ns(Stage::Device), 2_000);
         assert!(record.is_marked(Outcome::Error));
+        assert_eq!(record.error(), ErrorCode::IO);
     }
 }

@@ -169,6 +169,8 @@ words! {
         Transform = 6 "transform",
         /// Encoding and sending the reply.
         Reply = 7 "reply",
+        /// Waiting for a lock that another operation had, in no other stage.
+        Lock = 8 "lock",
     }
 }
 
@@ -181,7 +183,7 @@ words! {
         CacheInFlight = 1 "cache_in_flight",
         /// A block came from the second level of the cache.
         SecondLevel = 2 "second_level",
-        /// A block came from a device of the pool.
+        /// A block came from a device of the pool that is in no special vdev.
         Disk = 3 "disk",
         /// It waited until the intent log was written, or a txg stored.
         Log = 4 "log",
@@ -197,6 +199,16 @@ words! {
         Sequential = 9 "sequential",
         /// It was answered from data not stored yet.
         Dirty = 10 "dirty",
+        /// A block came from a special vdev.
+        Special = 11 "special",
+        /// The intent log was written to a log device.
+        LogDevice = 12 "log_device",
+        /// Waiting for locks took a quarter of it, or more.
+        Lock = 13 "lock",
+        /// It waited until a txg was stored.
+        Txg = 14 "txg",
+        /// It waited for room in the queue of a device that a scrub or resilver was using.
+        Scan = 15 "scan",
     }
 }
 

@@ -28,10 +28,13 @@
 //! # Knows nothing about
 //! the machine: time is handed in as a [`Clock`], a plain function.
 
+mod client_id;
 mod client_table;
+mod dataset_statistics;
 mod dataset_table;
 mod device_io;
 mod device_table;
+mod error_code;
 mod histogram;
 mod kind;
 mod missing_names;
@@ -40,23 +43,30 @@ mod pattern;
 mod record;
 mod recorder;
 mod registry;
+mod request;
+mod served_counts;
 mod statistics;
+mod usdt;
 mod vdev_statistics;
 
+pub use client_id::ClientId;
 pub use client_table::{FrontEnd, NamedClient, add_client_alias, client_number, named_clients};
+pub use dataset_statistics::{DatasetStatistics, UnlinkedCounts};
 pub use dataset_table::{
     DatasetId, DatasetPlace, NamedDataset, dataset_number, named_dataset, named_datasets,
 };
 pub use device_io::DeviceIo;
 pub use device_table::{DeviceNumber, device_number, named_devices};
+pub use error_code::ErrorCode;
 pub use histogram::{BUCKET_COUNT, Histogram, HistogramSnapshot, SUB_BITS};
 pub use kind::{OperationKind, Outcome, Protocol, Stage};
 pub use missing_names::{MISSING_NAME, MissingName, missing_name, missing_number};
-pub use operation::{Clock, HolderId, Operation, StageTimer, What, Who};
-pub use record::{ClientId, OperationRecord, RECORD_BYTES, pack_stage_ns, unpack_stage_ns};
+pub use operation::{Clock, LockWaits, Operation, StageTimer};
+pub use record::{OperationRecord, RECORD_BYTES, pack_stage_ns, unpack_stage_ns};
 pub use recorder::{Collector, Recorder, RecorderTotals, recorder};
 pub use registry::{Counter, Gauge, Instance, Registry, Snapshot, Value, registry};
-pub use statistics::{DatasetStatistics, KindStatistics, OperationStatistics, UnlinkedCounts};
+pub use request::{HolderId, What, Who};
+pub use statistics::{KindStatistics, OperationStatistics};
 pub use vdev_statistics::{
     FinishedIo, IoKind, IoPriority, IoTotals, VdevStatistics, VdevStatisticsSnapshot,
 };

@@ -4,78 +4,20 @@
 //! All that changes is atomic and relaxed, because a batch adds times from several threads. The
 //! sums are read once, when the operation is finished, after all of its batches.
 
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use crate::dataset_table::DatasetId;
-use crate::kind::{OperationKind, Outcome, Protocol, Stage};
+use crate::error_code::ErrorCode;
+use crate::kind::{OperationKind, Outcome, Stage};
 use crate::missing_names;
-use crate::record::{ClientId, OperationRecord};
+use crate::record::OperationRecord;
 use crate::recorder::recorder;
+use crate::request::{What, Who};
 use crate::statistics::OperationStatistics;
+use crate::usdt;
 
 /// Gives nanoseconds of a clock that never goes back. `tarn_host::monotonic_ns` is one.
 pub type Clock = fn() -> u64;
-
-/// A holder of a served file system: a mount, an export, a command of the engine. Each file system
-/// numbers its own, from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct HolderId(pub u64);
-
-impl HolderId {
-    /// The operation comes from no holder: all holders are told of what it changes.
-    pub const NONE: HolderId = HolderId(0);
-}
-
-/// On whose behalf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Who {
-    /// Which client, as the front end numbered it.
-    pub client: ClientId,
-    /// By which way it came.
-    pub protocol: Protocol,
-    /// The user's numeric id.
-    pub user: u32,
-    /// Through which holder of the file system it came. That one is not told of the change.
-    pub holder: HolderId,
-}
-
-impl Who {
-    /// Tarn itself.
-    pub const INTERNAL: Who = Who {
-        client: ClientId::INTERNAL,
-        protocol: Protocol::Internal,
-        user: 0,
-        holder: HolderId::NONE,
-    };
-}
-
-/// What was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct What {
-    /// The kind of operation.
-    pub kind: OperationKind,
-    /// The dataset, as registered with [`crate::DatasetStatistics::register`].
-    pub dataset: DatasetId,
-    /// The object (file) number, 0 if none.
-    pub object: u64,
-    /// Where in the object, in bytes.
-    pub offset: u64,
-    /// How many bytes.
-    pub size: u64,
-}
-
-impl What {
-    /// An operation that is not about a range of a file.
-    pub const fn plain(kind: OperationKind, dataset: DatasetId, object: u64) -> What {
-        What {
-            kind,
-            dataset,
-            object,
-            offset: 0,
-            size: 0,
-        }
-    }
-}
 
 /// The story of one request. Every call that may reach a device takes one by reference.
 #[derive(Debug)]
@@ -88,8 +30,21 @@ pub struct Operation {
     what: What,
     stages_ns: [AtomicU64; Stage::COUNT],
     outcome: AtomicU16,
+    /// The [`ErrorCode`] that it failed with.
+    error: AtomicU8,
     /// The number of the name that it looked for in vain, 0 if there is none.
     missing_name: AtomicU64,
+    /// How long its thread had waited for locks when it began.
+    lock_waits: LockWaits,
+}
+
+/// How long a thread has waited for locks since it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LockWaits {
+    /// Which thread, of those of this process; 0 for none.
+    pub thread: u32,
+    /// Nanoseconds.
+    pub waited_ns: u64,
 }
 
 impl Operation {
@@ -100,7 +55,7 @@ impl Operation {
 
     /// Began at `started_ns` of `clock`, for a request that waited before it was taken up.
     pub fn begun_at(clock: Clock, started_ns: u64, who: Who, what: What) -> Operation {
-        Operation {
+        let operation = Operation {
             clock,
             started_ns,
             looked_up_ns: AtomicU64::new(started_ns),
@@ -108,7 +63,44 @@ impl Operation {
             what,
             stages_ns: Default::default(),
             outcome: AtomicU16::new(0),
+            error: AtomicU8::new(0),
             missing_name: AtomicU64::new(0),
+            lock_waits: LockWaits::default(),
+        };
+        usdt::operation_begin(|| {
+            [
+                what.kind.number().into(),
+                who.protocol.number().into(),
+                who.client.0.into(),
+                who.user.into(),
+                what.dataset.0.into(),
+                what.object,
+                what.offset,
+                what.size,
+            ]
+        });
+        operation
+    }
+
+    /// With what its thread had waited for locks before it.
+    #[must_use]
+    pub fn after_lock_waits(self, lock_waits: LockWaits) -> Operation {
+        Operation { lock_waits, ..self }
+    }
+
+    /// Adds what its thread has waited for locks since it began, if it is that thread: the time of
+    /// no other stage is lock time, so that stages add up.
+    pub fn add_lock_waits(&self, now: LockWaits) {
+        let waited_ns = now.waited_ns.saturating_sub(self.lock_waits.waited_ns);
+        if waited_ns == 0 || now.thread == 0 || now.thread != self.lock_waits.thread {
+            return;
+        }
+        let latency_ns = (self.clock)().saturating_sub(self.started_ns);
+        let elsewhere_ns = self.others_ns(Stage::Lock);
+        let lock_ns = waited_ns.min(latency_ns.saturating_sub(elsewhere_ns));
+        self.add(Stage::Lock, lock_ns);
+        if lock_ns > 0 && lock_ns >= latency_ns / 4 {
+            self.mark(Outcome::Lock);
         }
     }
 
@@ -187,6 +179,17 @@ impl Operation {
     /// Adds time to a stage.
     pub fn add(&self, stage: Stage, nanoseconds: u64) {
         self.stages_ns[stage.index()].fetch_add(nanoseconds, Ordering::Relaxed);
+        usdt::stage_end(|| {
+            [
+                stage.number().into(),
+                nanoseconds,
+                self.what.kind.number().into(),
+                self.who.protocol.number().into(),
+                self.who.client.0.into(),
+                self.what.dataset.0.into(),
+                self.what.object,
+            ]
+        });
     }
 
     /// The time a stage has taken so far.
@@ -206,6 +209,15 @@ impl Operation {
         self.outcome.load(Ordering::Relaxed) & outcome.bit() != 0
     }
 
+    /// It fails with this error; where that is [no answer](ErrorCode::is_an_answer), it is marked
+    /// as failed.
+    pub fn fail(&self, error: ErrorCode) {
+        self.error.store(error.number(), Ordering::Relaxed);
+        if error != ErrorCode::NONE && !error.is_an_answer() {
+            self.mark(Outcome::Error);
+        }
+    }
+
     /// It fails, as the directory that it is about has no such name: its record is about the name
     /// instead.
     pub fn found_no_name(&self, name: &[u8]) {
@@ -220,15 +232,29 @@ impl Operation {
 
     /// Ends it: one record into this thread's ring, one count for its kind.
     pub fn finish(self) -> OperationRecord {
-        let record = self.record((self.clock)());
-        recorder().record(&record);
-        record
+        self.finish_for(None)
     }
 
-    /// Ends it, and counts it for its dataset as well.
+    /// Ends it, and counts it for its dataset as well, whose statistics these are.
     pub fn finish_with(self, statistics: &OperationStatistics) -> OperationRecord {
-        let record = self.finish();
-        statistics.count(&record);
+        self.finish_for(Some(statistics))
+    }
+
+    fn finish_for(self, statistics: Option<&OperationStatistics>) -> OperationRecord {
+        let record = self.record((self.clock)());
+        usdt::operation_end(|| {
+            [
+                record.latency_ns(),
+                self.what.kind.number().into(),
+                self.who.protocol.number().into(),
+                record.client.0.into(),
+                record.dataset.0.into(),
+                record.object(),
+                record.outcome_bits().into(),
+                record.error().number().into(),
+            ]
+        });
+        recorder().record(&record, statistics);
         record
     }
 
@@ -242,14 +268,19 @@ impl Operation {
                 ..self.what
             },
         };
-        OperationRecord::new(
+        let record = OperationRecord::new(
             self.started_ns,
             now_ns.saturating_sub(self.started_ns),
             &self.who,
             &what,
             self.outcome.load(Ordering::Relaxed),
             &stages_ns,
-        )
+        );
+        match self.error.load(Ordering::Relaxed) {
+            0 if record.is_marked(Outcome::Error) => record.with_error(ErrorCode::UNKNOWN),
+            0 => record,
+            error => record.with_error(ErrorCode::from_number(error)),
+        }
     }
 }
 
@@ -279,6 +310,9 @@ impl Drop for StageTimer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client_id::ClientId;
+    use crate::kind::Protocol;
+    use crate::request::HolderId;
     use std::cell::Cell;
 
     thread_local! {
@@ -332,10 +366,27 @@ mod tests {
         assert_eq!(record.kind(), Some(OperationKind::Read));
         assert_eq!(record.protocol(), Some(Protocol::Fuse));
         assert_eq!(
-            (record.object, record.offset, record.size),
+            (record.object(), record.offset, record.size),
             (42, 8192, 4096)
         );
         assert_eq!((record.client, record.user), (ClientId(7), 1000));
+    }
+
+    #[test]
+    fn an_error_is_recorded_and_a_failure_unless_it_is_an_answer() {
+        let failed = |error: ErrorCode| {
+            let operation = read_4k();
+            operation.fail(error);
+            let record = operation.finish();
+            assert_eq!(record.error(), error);
+            record.is_marked(Outcome::Error)
+        };
+        assert!(failed(ErrorCode::of_errno(13)));
+        assert!(!failed(ErrorCode::of_errno(2)));
+        assert!(!failed(ErrorCode::NONE));
+        let operation = read_4k();
+        operation.mark(Outcome::Error);
+        assert_eq!(operation.finish().error(), ErrorCode::UNKNOWN);
     }
 
     #[test]
@@ -346,13 +397,13 @@ mod tests {
         first.found_no_name(b".elinks");
         second.found_no_name(b".elinks");
         let record = first.finish();
-        assert_eq!(second.finish().object, record.object);
-        assert_eq!(third.finish().object, 34);
-        let found = crate::missing_name(record.object).unwrap();
+        assert_eq!(second.finish().object(), record.object());
+        assert_eq!(third.finish().object(), 34);
+        let found = crate::missing_name(record.object()).unwrap();
         assert_eq!((found.dataset, found.directory), (DatasetId(901), 34));
         assert_eq!(&*found.name, b".elinks");
         let number = crate::missing_number(DatasetId(901), 34, b".elinks");
-        assert_eq!(number, Some(record.object));
+        assert_eq!(number, Some(record.object()));
     }
 
     #[test]
@@ -369,6 +420,32 @@ mod tests {
         assert_eq!(record.stage_ns(Stage::Log), 100);
         assert_eq!(record.stage_ns(Stage::Device), 110);
         assert_eq!(record.latency_ns(), 140);
+    }
+
+    #[test]
+    fn lock_time_is_what_no_other_stage_has_and_of_one_thread() {
+        let before = LockWaits {
+            thread: 3,
+            waited_ns: 1000,
+        };
+        let after = |thread, waited_ns| LockWaits { thread, waited_ns };
+        let finished = |now: LockWaits, device_ns: u64| {
+            let operation = read_4k().after_lock_waits(before);
+            operation.add(Stage::Device, device_ns);
+            advance(400);
+            operation.add_lock_waits(now);
+            let record = operation.finish();
+            (
+                record.stage_ns(Stage::Lock),
+                record.is_marked(Outcome::Lock),
+            )
+        };
+        assert_eq!(finished(after(3, 1000), 0), (0, false));
+        assert_eq!(finished(after(3, 1100), 0), (100, true));
+        assert_eq!(finished(after(3, 1099), 0), (99, false));
+        assert_eq!(finished(after(3, 1300), 350), (50, false));
+        assert_eq!(finished(after(3, 1300), 500), (0, false));
+        assert_eq!(finished(after(4, 1300), 0), (0, false));
     }
 
     #[test]

@@ -167,6 +167,11 @@ impl VdevStatistics {
         self.pending[priority.index()].fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Whether the device has I/Os of a class.
+    pub fn is_active(&self, priority: IoPriority) -> bool {
+        self.active[priority.index()].load(Ordering::Relaxed) > 0
+    }
+
     /// I/Os were given to the device (or came back, if negative).
     pub fn add_active(&self, priority: IoPriority, count: i64) {
         self.active[priority.index()].fetch_add(count, Ordering::Relaxed);

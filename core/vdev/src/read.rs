@@ -25,7 +25,7 @@ use crate::queue::{self, LeafIo, Outcome};
 use crate::reconstruct::{self, GivenRow, Solved};
 use crate::reports::ReportedIo;
 use crate::top::TopVdev;
-use crate::tree::VdevTree;
+use crate::tree::{AllocationBias, VdevTree};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -106,11 +106,24 @@ impl VdevTree {
         }
     }
 
+    /// Marks an operation as reading from special vdevs, or from others.
+    fn note_read(&self, requests: &[ReadRequest<'_>], operation: &Operation) {
+        let state = self.state.read();
+        let bias = |request: &ReadRequest<'_>| state.biases.get(request.place.vdev.index());
+        for bias in requests.iter().map(bias) {
+            operation.mark(match bias {
+                Some(AllocationBias::Special) => Happened::Special,
+                _ => Happened::Disk,
+            });
+        }
+    }
+
     fn try_read_many(
         &self,
         requests: &[ReadRequest<'_>],
         operation: &Operation,
     ) -> Vec<Result<Buffer, VdevReadError>> {
+        self.note_read(requests, operation);
         let mut batch = FirstBatch::default();
         let plans: Vec<_> = requests
             .iter()

@@ -298,6 +298,11 @@ impl VdevTree {
         self.require_usable(tops)
     }
 
+    /// Whether a vdev is there for the intent log.
+    pub fn is_log(&self, vdev: VdevId) -> bool {
+        self.top(vdev).is_some_and(|top| top.is_log)
+    }
+
     /// Whether a write may store only the start of a place: not on RAID-Z, where the rows of a
     /// block depend on its size.
     pub fn may_write_part(&self, vdev: VdevId) -> bool {

@@ -9,9 +9,10 @@ use tarn_host::sim::Fault;
 use tarn_host::{Action, Buffer, Errno, OpenMode, SimHost, SimOptions};
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{PhysicalSize, Txg, VdevId, VdevOffset};
+use tarn_probe::Outcome;
 use tarn_vdev::{
-    ExpectedLabels, Need, OpenError, OpenOptions, PhysicalWrite, Place, ReadRequest, Reason,
-    VdevKind, VdevReadError, VdevState, VdevWriteError,
+    AllocationBias, ExpectedLabels, Need, OpenError, OpenOptions, PhysicalWrite, Place,
+    ReadRequest, Reason, VdevKind, VdevReadError, VdevState, VdevWriteError,
 };
 
 const MIRROR: VdevKind = VdevKind::Mirror;
@@ -33,6 +34,33 @@ fn places(tree: &tarn_vdev::VdevTree, sectors: &[u64]) -> Vec<Place> {
         place
     };
     sectors.iter().map(next).collect()
+}
+
+#[test]
+fn an_operation_tells_special_vdevs_from_others() {
+    let disks = Disks::new(&[(VdevKind::File, 1), (VdevKind::File, 1)], 12);
+    let tree = disks.open();
+    tree.set_allocation_bias(VdevId::new(1), AllocationBias::Special);
+    let normal = place(1 << 20, 4096);
+    let special = Place {
+        vdev: VdevId::new(1),
+        ..normal
+    };
+    write(&tree, &[normal, special]).unwrap();
+    for (read, expected) in [
+        (vec![special], [true, false]),
+        (vec![normal], [false, true]),
+        (vec![special, normal], [true, true]),
+    ] {
+        let operation = operation();
+        for place in read {
+            let right = noise(place);
+            let read = tree.read(place, &|bytes: &[u8]| bytes == right, &operation);
+            assert_eq!(&read.unwrap()[..], &right[..]);
+        }
+        let marked = [Outcome::Special, Outcome::Disk].map(|outcome| operation.is_marked(outcome));
+        assert_eq!(marked, expected);
+    }
 }
 
 #[test]

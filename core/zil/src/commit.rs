@@ -32,7 +32,7 @@ use tarn_probe::{Operation, Outcome, Stage};
 use crate::error::CommitError;
 use crate::log::{Durability, IntentLog, State};
 use crate::pending::Entry;
-use crate::probes::probes;
+use crate::probes::Event;
 use crate::ready::{Basis, Preparation};
 
 /// How a commit makes the changes of a file durable.
@@ -73,7 +73,7 @@ impl IntentLog {
     ) -> Result<(), CommitError> {
         // Waits for the batches of others included, and without devices and groups.
         let _timer = operation.stage_alone(Stage::Log);
-        probes().commits.add(widen(objects.len()));
+        self.counts.add(Event::Commit, widen(objects.len()));
         operation.mark(Outcome::Synchronous);
         let mut rest = self.commit_once(objects, operation)?;
         if rest.is_empty() {
@@ -136,7 +136,7 @@ impl IntentLog {
         drop(state);
         if group_of_some > stored {
             operation.mark(Outcome::Log);
-            probes().waited.increment();
+            self.counts.add(Event::Waited, 1);
             txgs.wait_stored(group_of_some, operation)?;
         }
         Ok(rest)
@@ -213,7 +213,7 @@ impl IntentLog {
         newest: Txg,
         operation: &Operation,
     ) -> MutexGuard<'a, State> {
-        probes().batches.increment();
+        self.counts.add(Event::Batch, 1);
         let basis = Basis {
             last: state.chain.blocks.back().map(|block| block.pointer),
             likely_bytes: state.batches.likely_bytes(),
@@ -237,7 +237,7 @@ impl IntentLog {
         let written = io.write_log(writes, data, operation);
         let took_ns = tarn_host::monotonic_ns().saturating_sub(begun_ns);
         if written.is_err() {
-            probes().errors.increment();
+            self.counts.add(Event::Failed, 1);
             ready.indirect.withdraw();
         }
         let mut state = self.state.lock();

@@ -27,7 +27,7 @@ use crate::batches::Batches;
 use crate::chain::OWN_BLOCKS_MAX;
 use crate::chain::place_in_chain;
 use crate::pending::{Limits, Pending};
-use crate::probes::probes;
+use crate::probes::{Event, LogCounts};
 use crate::record::{Contents, IntentRecord, LogSource};
 use crate::sync_policy::LogBias;
 
@@ -74,6 +74,7 @@ pub struct IntentLog {
     carried_bytes_max: AtomicU64,
     led_bytes_max: AtomicU64,
     watcher: OnceLock<Watcher>,
+    pub(crate) counts: LogCounts,
 }
 
 /// Hears of every record.
@@ -180,7 +181,13 @@ impl IntentLog {
             carried_bytes_max: AtomicU64::new(CARRIED_BYTES_MAX),
             led_bytes_max: AtomicU64::new(LED_BYTES_MAX),
             watcher: OnceLock::new(),
+            counts: LogCounts::default(),
         })
+    }
+
+    /// What it has counted since it was opened, by OpenZFS's names.
+    pub fn counted(&self) -> Vec<(&'static str, u64)> {
+        self.counts.by_name()
     }
 
     /// Sets the source of the contents of files.
@@ -317,7 +324,7 @@ impl IntentLog {
             if self.durability == Durability::ByLog && !state.is_closed {
                 let first = state.pending.next_order();
                 for record in records {
-                    probes().records.increment();
+                    self.counts.add(Event::Record, 1);
                     is_first |= state.pending.add(tx.txg(), first, record);
                 }
             }

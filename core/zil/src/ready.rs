@@ -35,7 +35,7 @@ use tarn_probe::Operation;
 use crate::log::{Chain, ChainBlock, IntentLog};
 use crate::packing::{Packed, WRITE_HEADER_BYTES, block_bytes_for, pack};
 use crate::pending::{Entry, INDIRECT_BYTES_MIN};
-use crate::probes::probes;
+use crate::probes::Event;
 use crate::record::{Contents, Fetched, IntentRecord, WholeBlocks};
 use crate::sync_policy::LogBias;
 
@@ -110,7 +110,7 @@ impl IntentLog {
         };
         let (entries, indirect) = self.place_indirect(entries, operation);
         let impossible = |indirect: Indirect| {
-            probes().errors.increment();
+            self.counts.add(Event::Failed, 1);
             indirect.withdraw();
             Preparation::Impossible {
                 wait_for: Txg::ZERO,
@@ -149,13 +149,11 @@ impl IntentLog {
         let newest = newest.map(|(pointer, block)| (*pointer, block.newest));
         let writes = packed.iter().zip(pointers.windows(2));
         let writes = writes.map(|(block, pointers)| {
-            probes().blocks.increment();
-            probes().record_bytes.add(widen(block.records.len()));
-            let size = pointers[0].physical_size();
-            probes().allocated_bytes.add(size.get());
+            let contents = encode(block, pointers[1]);
+            self.count_block(&pointers[0], block.records.len(), contents.len());
             LogBlockWrite {
                 pointer: pointers[0],
-                contents: encode(block, pointers[1]),
+                contents,
             }
         });
         Preparation::Ready(Ready {
@@ -254,6 +252,35 @@ impl IntentLog {
         (led, indirect)
     }
 
+    /// Counts a block that is about to be written.
+    fn count_block(&self, pointer: &BlockPointer, record_bytes: usize, written_bytes: usize) {
+        let io = self.set.env().cache.io();
+        let events = match io.is_on_log_device(pointer) {
+            false => [
+                Event::Block,
+                Event::BlockRecordBytes,
+                Event::BlockWrittenBytes,
+                Event::BlockAllocatedBytes,
+            ],
+            true => [
+                Event::LogDeviceBlock,
+                Event::LogDeviceRecordBytes,
+                Event::LogDeviceWrittenBytes,
+                Event::LogDeviceAllocatedBytes,
+            ],
+        };
+        let allocated_bytes = pointer.physical_size().get();
+        let counts = [
+            1,
+            widen(record_bytes),
+            widen(written_bytes),
+            allocated_bytes,
+        ];
+        for (event, count) in events.into_iter().zip(counts) {
+            self.counts.add(event, count);
+        }
+    }
+
     /// Whether the log's own blocks would have more bytes of one file than a commit may write.
     fn carries_too_much(&self, entries: &[Entry]) -> bool {
         let mut of_files: BTreeMap<Option<ObjectId>, u64> = BTreeMap::new();
@@ -296,10 +323,15 @@ impl IntentLog {
             let Contents::Fetch { generation } = entry.record.contents else {
                 match &entry.record.change {
                     LoggedChange::Write(write) if write.data.is_none() => {
-                        probes().indirect_records.increment();
-                        probes().indirect_bytes.add(write.length);
+                        self.counts.add(Event::Indirect, 1);
+                        self.counts.add(Event::IndirectBytes, write.length);
                     }
-                    _ => probes().whole_records.increment(),
+                    change => {
+                        self.counts.add(Event::Whole, 1);
+                        if let LoggedChange::Write(write) = change {
+                            self.counts.add(Event::WholeBytes, write.length);
+                        }
+                    }
                 }
                 complete.push(entry);
                 continue;
@@ -334,8 +366,8 @@ impl IntentLog {
             if data.is_empty() {
                 continue;
             }
-            probes().fetched_records.increment();
-            probes().fetched_bytes.add(widen(data.len()));
+            self.counts.add(Event::Fetched, 1);
+            self.counts.add(Event::FetchedBytes, widen(data.len()));
             write.length = widen(data.len());
             write.data = Some(data);
             complete.push(entry);

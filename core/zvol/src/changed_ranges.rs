@@ -18,6 +18,7 @@
 use std::ops::Range;
 
 use tarn_host::lock::{Condvar, Mutex};
+use tarn_host::wait_as_for_lock;
 
 use crate::ranks;
 
@@ -78,8 +79,10 @@ impl ChangedRanges {
         });
         if changes.must_wait(number, &range) {
             changes.waiting += 1;
-            self.ended
-                .wait_while(&mut changes, |changes| changes.must_wait(number, &range));
+            wait_as_for_lock(|| {
+                self.ended
+                    .wait_while(&mut changes, |changes| changes.must_wait(number, &range));
+            });
             changes.waiting -= 1;
         }
         assert!(

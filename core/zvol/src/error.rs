@@ -2,6 +2,7 @@
 
 use tarn_dataset::space_door::SpaceRefusal;
 use tarn_object::{AssignError, ObjectError};
+use tarn_probe::ErrorCode;
 use tarn_zil::CommitError;
 
 /// Why an operation on a volume failed.
@@ -36,6 +37,20 @@ pub enum VolumeError {
     /// A block cannot be read or changed.
     #[error("{0}")]
     Io(ObjectError),
+}
+
+impl VolumeError {
+    /// As records have it.
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::of_errno(match self {
+            VolumeError::OutOfRange { .. } => 22,
+            VolumeError::ReadOnly => 30,
+            VolumeError::NoSpace => 28,
+            VolumeError::QuotaExceeded => 122,
+            VolumeError::Gone => 19,
+            VolumeError::Suspended | VolumeError::Io(_) => 5,
+        })
+    }
 }
 
 impl From<ObjectError> for VolumeError {

@@ -57,6 +57,12 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// What its intent log counted, by OpenZFS's names; nothing where it has none.
+    pub fn counted_of_log(&self) -> Vec<(&'static str, u64)> {
+        let log = self.log.as_ref();
+        log.map(|log| log.counted()).unwrap_or_default()
+    }
+
     /// Opens a volume. Its log is not replayed: [`tarn_zil::replay`] does that.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::volume_tree::{MountedTree, Node, ROOT};
 use rustix::io::Errno;
 use tarn_engine::files::{ClientId, HolderId};
 use tarn_engine::volumes::{
-    Durable, NewContents, Operation, OperationKind, Outcome, Protocol, ReadData, VolumeError, Who,
+    Durable, NewContents, Operation, OperationKind, Protocol, ReadData, VolumeError, Who,
 };
 use tarn_fuse::inbox::Request;
 use tarn_fuse::protocol::{
@@ -282,8 +282,8 @@ fn measured<T>(
 ) -> Result<T, Errno> {
     let operation = node.volume.begin(WHO, kind, range);
     let outcome = run(&operation);
-    if outcome.is_err() {
-        operation.mark(Outcome::Error);
+    if let Err(error) = &outcome {
+        operation.fail(error.code());
     }
     node.volume.finish(operation);
     outcome.map_err(|error| errno_of(&error))

@@ -59,6 +59,9 @@ impl ServedVolume {
     ) -> Result<T, StorageError> {
         let operation = self.held.begin(who(), kind, range);
         let done = carry_out(&operation);
+        if let Err(error) = &done {
+            operation.fail(error.code());
+        }
         self.held.finish(operation);
         done.map_err(|error| match error_of(&error) {
             // The devices may come back.

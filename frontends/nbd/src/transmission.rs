@@ -7,7 +7,7 @@ use crate::nbd_messages::{
 use crate::negotiation::Negotiation;
 use crate::sending::Sender;
 use std::sync::Arc;
-use tarn_engine::files::{Buffer, ClientId, HolderId};
+use tarn_engine::files::{Buffer, ClientId, ErrorCode, HolderId};
 use tarn_engine::volumes::{
     Durable, HeldVolume, NewContents, Operation, OperationKind, Protocol, ReadData, VolumeError,
     Who,
@@ -106,6 +106,10 @@ impl Export {
         let range = (request.offset, u64::from(request.length));
         let operation = self.volume.begin(self.who, kind, range);
         let answer = self.answer(request, payload, &operation);
+        if let Err(failure) = &answer {
+            let errno = i32::try_from(failure.number).unwrap_or_default();
+            operation.fail(ErrorCode::of_errno(errno));
+        }
         let (header, data) = self.reply_of(request, answer);
         sender.reply(header, data, has_next);
         self.volume.finish(operation);

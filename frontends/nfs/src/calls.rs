@@ -354,8 +354,9 @@ impl Calls {
                 let head = match &stored {
                     Ok(()) => one.head,
                     Err(error) => {
-                        let mut head = Reply::begin(one.xid);
-                        v3::put_not_durable(one.procedure, Status::from(error), &mut head);
+                        let (mut head, status) = (Reply::begin(one.xid), Status::from(error));
+                        one.file.operation().fail(status.error());
+                        v3::put_not_durable(one.procedure, status, &mut head);
                         head
                     }
                 };

@@ -2,6 +2,7 @@
 //! operation record.
 
 use crate::client_numbers::Client;
+use crate::ended_operations;
 use crate::handle::{BadHandle, Handle, InSnapshot};
 use crate::rpc::authentication::{Caller, SystemUser};
 use crate::security_flavors::Way;
@@ -11,8 +12,8 @@ use crate::share_table::{ShareTable, Shares};
 use std::cell::Cell;
 use std::sync::Arc;
 use tarn_engine::files::{
-    Attributes, CheckedByCaller, ControlEntry, Credentials, FileHandle, FileSystem, HolderId,
-    ObjectId, Operation, OperationKind, PosixError, Protocol, Tree, Who,
+    Attributes, CheckedByCaller, ControlEntry, Credentials, ErrorCode, FileHandle, FileSystem,
+    HolderId, ObjectId, Operation, OperationKind, PosixError, Protocol, Tree, Who,
 };
 
 /// The client and user that ask, and what is shared.
@@ -180,7 +181,7 @@ impl FileCall {
 impl Drop for FileCall {
     fn drop(&mut self) {
         if let Some(operation) = self.operation.take() {
-            self.realm.tree.finish(operation);
+            ended_operations::end(&self.realm, operation);
         }
     }
 }
@@ -284,11 +285,14 @@ impl Asker<'_> {
         let found = file
             .files()
             .find_by_handle(guid, &handle.file, file.operation());
-        match found {
-            Ok(_) => Ok(file),
-            Err(PosixError::Stale) => Err(NotServed::Stale),
-            Err(error) => Err(NotServed::Failed(error)),
-        }
+        found.map_err(|error| {
+            file.operation().fail(ErrorCode::of_errno(error.errno()));
+            match error {
+                PosixError::Stale => NotServed::Stale,
+                error => NotServed::Failed(error),
+            }
+        })?;
+        Ok(file)
     }
 
     /// Enters a snapshot of a share.

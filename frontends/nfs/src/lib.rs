@@ -29,6 +29,7 @@ mod client_names;
 mod client_numbers;
 mod connection;
 mod crossing;
+mod ended_operations;
 mod file_call;
 mod gss_calls;
 mod gss_contexts;

@@ -210,10 +210,14 @@ enum Shape {
 
 impl Shape {
     fn fail(self, status: impl Into<Status>, calls: impl IntoIterator<Item = FileCall>) -> Refused {
+        let (status, calls) = (status.into(), Vec::from_iter(calls));
+        for call in &calls {
+            call.operation().fail(status.error());
+        }
         Refused::Failed(Failed {
-            status: status.into(),
+            status,
             shape: self,
-            calls: calls.into_iter().collect(),
+            calls,
         })
     }
 }

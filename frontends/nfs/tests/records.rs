@@ -10,6 +10,8 @@ use tarn_administration::administration::{Administration, Call};
 use tarn_administration::messages::analytics::{Query, When};
 use tarn_engine::analytics::Analytics;
 use tarn_engine::files::monotonic_ns;
+use tarn_nfs::v3::procedure;
+use tarn_nfs::xdr::Writer;
 
 const NOENT: u32 = 2;
 /// `OP_LOOKUP` of RFC 8881.
@@ -146,4 +148,82 @@ fn four_questions_lead_from_a_busy_client_to_the_file_that_it_looks_for_in_vain(
         .analytics_query(&Call::default(), request);
     let cells = answer.unwrap().total.cells;
     assert_eq!(cells.chunks_exact(3).map(|cell| cell[2]).sum::<u64>(), 63);
+}
+
+#[test]
+fn errors_are_told_by_name_for_both_versions() {
+    let _rings = rings();
+    let (bench, analytics) = bench();
+    let mut client = bench.client();
+    let root = client.mount(&bench.path("tank/a")).unwrap();
+    let folder = client.make_directory(&root, "d", 0o755).unwrap();
+    client.create(&folder, "f", 0o644).unwrap();
+    client.create(&folder, "f", 0o644).unwrap_err();
+    client.remove(&folder, "none").unwrap_err();
+    client.lookup(&folder, &"x".repeat(256)).unwrap_err();
+    let mut rmdir = Writer::new();
+    rmdir.opaque(&root).opaque(b"d");
+    client.ask(procedure::RMDIR, &rmdir).unwrap_err();
+    let file = client.lookup(&folder, "f").unwrap();
+    client.remove(&folder, "f").unwrap();
+    client.attributes(&file).unwrap_err();
+
+    let mut newer = Client4::new(bench.client(), b"one");
+    let looks_up = |name: &[u8]| {
+        Operations::at(&folder).with(LOOKUP, |out| {
+            out.opaque(name);
+        })
+    };
+    assert_eq!(newer.status(&looks_up(b"none")), NOENT);
+    assert_ne!(newer.status(&looks_up(&[b'x'; 256])), 0);
+
+    let errors = counted(&bench, &analytics, "nfs.ops[error!=none][version][error]");
+    let expected = [
+        ("nfs3 EEXIST", 1),
+        ("nfs3 ENOENT", 1),
+        ("nfs3 ENAMETOOLONG", 1),
+        ("nfs3 ENOTEMPTY", 1),
+        ("nfs3 ESTALE", 1),
+        ("nfs4 ENOENT", 1),
+        ("nfs4 ENAMETOOLONG", 1),
+    ];
+    let expected = expected.map(|(key, count)| (key.to_string(), count));
+    assert_eq!(errors, BTreeMap::from(expected));
+    // What answers a question is no failure.
+    let failed = counted(&bench, &analytics, "nfs.ops[failed=yes][error]");
+    assert!(!failed.contains_key("ENOENT") && !failed.contains_key("ESTALE"));
+    assert_eq!(failed["ENOTEMPTY"], 1);
+    let listed = counted(&bench, &analytics, "nfs.ops[status=EEXIST][op]");
+    assert_eq!(listed, BTreeMap::from([("create".to_string(), 1)]));
+}
+
+#[test]
+fn what_is_read_in_a_snapshot_is_counted_for_the_snapshot() {
+    let _rings = rings();
+    let (bench, analytics) = bench();
+    bench.set("tank/a", "snapdir", "visible");
+    let mut client = bench.client();
+    let root = client.mount(&bench.path("tank/a")).unwrap();
+    let file = client.create(&root, "f", 0o644).unwrap();
+    client.write(&file, 0, b"contents", 2).unwrap();
+    bench.snapshot("tank/a@s");
+    let mut at = root;
+    for name in [".zfs", "snapshot", "s", "f"] {
+        at = client.lookup(&at, name).unwrap();
+    }
+    for _ in 0..3 {
+        assert_eq!(client.read(&at, 0, 8).unwrap().0, b"contents");
+    }
+    client.read(&file, 0, 8).unwrap();
+
+    let read = counted(&bench, &analytics, "nfs.ops[op=read][dataset]");
+    let expected = [("tank/a".to_string(), 1), ("tank/a@s".to_string(), 3)];
+    assert_eq!(read, BTreeMap::from(expected));
+    let path = |below: &str| format!("{}/{below}", bench.path("tank/a"));
+    let by_file = counted(&bench, &analytics, "nfs.ops[op=read][file]");
+    let expected = [(path("f"), 1), (path(".zfs/snapshot/s/f"), 3)];
+    assert_eq!(by_file, BTreeMap::from(expected));
+    let of_file = format!("nfs.ops[op=read][file=\"{}\"]", path(".zfs/snapshot/s/f"));
+    let of_file = counted(&bench, &analytics, &(of_file + "[dataset]"));
+    assert_eq!(of_file["tank/a@s"], 3);
 }

@@ -134,6 +134,11 @@ impl Staging<'_> {
             self.write(&path, bytes, 0o755)?;
             run(Command::new("strip").arg(self.root.join(path.trim_start_matches('/'))))?;
         }
+        let folder = self.place.programs();
+        for name in crate::build::KSTAT_PROGRAMS {
+            let link = format!("{folder}/{name}");
+            symlink("tarn", self.root.join(link.trim_start_matches('/')))?;
+        }
         if self.place.is_system() {
             symlink("zfs", self.root.join("usr/sbin/mount.zfs"))?;
             // Where OpenZFS has it, and configurations of Telegraf expect it.

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use tarn_analytics::{Cause, Field, ValueNames};
 use tarn_probe::{
-    DatasetId, HistogramSnapshot, MISSING_NAME, Operation, OperationRecord, Outcome, Stage,
-    missing_name,
+    DatasetId, ErrorCode, HistogramSnapshot, MISSING_NAME, Operation, OperationRecord, Outcome,
+    Stage, missing_name,
 };
 
 /// Most operations of a reply.
@@ -78,16 +78,16 @@ impl Administrator {
 
 /// The key of the file that an operation is about.
 fn file_of(record: &OperationRecord) -> Option<u128> {
-    let key = u128::from(record.dataset.0) << 64 | u128::from(record.object);
-    (record.dataset != DatasetId::NONE && record.object != 0).then_some(key)
+    let key = u128::from(record.dataset.0) << 64 | u128::from(record.object());
+    (record.dataset != DatasetId::NONE && record.object() != 0).then_some(key)
 }
 
 /// The object that an operation is about: of a lookup in vain the directory, 0 if its name is
 /// forgotten.
 fn object_of(record: &OperationRecord) -> u64 {
-    match record.object & MISSING_NAME {
-        0 => record.object,
-        _ => missing_name(record.object).map_or(0, |name| name.directory),
+    match record.object() & MISSING_NAME {
+        0 => record.object(),
+        _ => missing_name(record.object()).map_or(0, |name| name.directory),
     }
 }
 
@@ -124,6 +124,7 @@ fn told(record: &OperationRecord, names: &ValueNames, clock: WallClock) -> Told 
         DatasetId::NONE => String::new(),
         dataset => names.name(Field::Dataset, dataset.0.into()),
     };
+    let error = record.error();
     let accounted_ns: u64 = Stage::ALL.iter().map(|stage| record.stage_ns(*stage)).sum();
     Told {
         ended_ms: clock.exact_ms(record.ended_ns()),
@@ -137,6 +138,7 @@ fn told(record: &OperationRecord, names: &ValueNames, clock: WallClock) -> Told 
         file: file_of(record).map(|file| names.name(Field::File, file)),
         offset: record.offset,
         size: record.size.into(),
+        error: (error != ErrorCode::NONE).then(|| error.name().to_owned()),
         cause: Cause::of(record.outcome_bits().into()).name().to_owned(),
         outcomes: outcomes.map(|outcome| outcome.name().to_owned()).collect(),
         stages: told_stages(|stage| record.stage_ns(stage)),

@@ -205,6 +205,9 @@ pub struct Told {
     pub offset: u64,
     /// How many bytes.
     pub size: u64,
+    /// What it failed with, if it did: `ENOENT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// What explains the latency first.
     pub cause: String,
     /// All that happened.

@@ -177,7 +177,7 @@ mod tests {
                 latency,
                 bytes: 4096,
                 errors: 0,
-                causes: [1, 0, 0, 0, 0, 0, 0, 0, 0],
+                causes: std::array::from_fn(|place| u64::from(place == 0)),
             }
         };
         let mut families = Families::default();

@@ -27,7 +27,7 @@ pub fn read_of(client: u32, ended_ns: u64, latency_ns: u64) -> OperationRecord {
         offset: 0,
         size: 4096,
     };
-    OperationRecord::new(ended_ns - latency_ns, latency_ns, &who, &what, 0, &[0; 8])
+    OperationRecord::new(ended_ns - latency_ns, latency_ns, &who, &what, 0, &[0; 9])
 }
 
 /// An operation with few enough values in each field that each filter means some.

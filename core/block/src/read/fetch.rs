@@ -45,7 +45,6 @@ impl BlockIo {
         tried: Option<CopyFailure>,
         operation: &Operation,
     ) -> Result<Buffer, ReadError> {
-        operation.mark(Outcome::Disk);
         self.probes.reads.increment();
         let bytes = if stored.pointer.is_gang() {
             gang::read(self, stored, operation)?

@@ -11,7 +11,7 @@ use crate::read::request::ReadRequest;
 use crate::stored::StoredPointer;
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::{Dva, PointerKind};
-use tarn_probe::{Operation, Outcome};
+use tarn_probe::Operation;
 use tarn_vdev::Place;
 
 /// A pointer that was checked, and the bytes of the first copy if they verify, perhaps with padding
@@ -68,7 +68,6 @@ impl BlockIo {
         if requests.is_empty() {
             return wanted.iter().map(|_| None).collect();
         }
-        operation.mark(Outcome::Disk);
         let answers = self.vdevs.read_many(&requests, operation);
         assert_eq!(answers.len(), requests.len(), "each request has its answer");
         let mut answers = answers.into_iter();

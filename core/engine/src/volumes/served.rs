@@ -12,13 +12,14 @@
 //!   rollback, a receive) there is none, and operations wait for the next one.
 //! - No volume operation is begun after its pool was closed in order.
 
-use crate::files::{
-    NewContents, ObjectId, Operation, OperationKind, ReadData, What, Who, monotonic_ns,
-};
+use crate::files::{NewContents, ObjectId, Operation, OperationKind, ReadData, What, Who};
+use crate::lock_waits::lock_waits;
+use crate::log_counts::counters;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use tarn_host::lock::{Condvar, Mutex, Rank};
+use tarn_host::operation_clock_ns;
 use tarn_ondisk::units::Guid;
 use tarn_pool::Pool;
 use tarn_probe::{DatasetPlace, DatasetStatistics};
@@ -87,7 +88,7 @@ impl ServedVolume {
             guid: guid.get(),
         };
         let statistics = DatasetStatistics::register(registry, &place, name, Arc::default());
-        Arc::new(ServedVolume {
+        let served = Arc::new(ServedVolume {
             pool: pool.clone(),
             id,
             guid,
@@ -97,7 +98,16 @@ impl ServedVolume {
             is_snapshot: name.contains('@'),
             is_ended: AtomicBool::new(false),
             watchers: Mutex::new(WATCHERS, BTreeMap::new()),
-        })
+        });
+        let of_log = Arc::downgrade(&served);
+        served.statistics.show_also(move || {
+            let volume = of_log
+                .upgrade()
+                .and_then(|served| served.open.lock().clone());
+            let counted = volume.map(|volume| volume.counted_of_log());
+            counters(counted.unwrap_or_default())
+        });
+        served
     }
 
     pub(super) fn id(&self) -> ObjectId {
@@ -378,11 +388,12 @@ impl HeldVolume {
             offset: range.0,
             size: range.1,
         };
-        Operation::begin(monotonic_ns, who, what)
+        Operation::begin(operation_clock_ns, who, what).after_lock_waits(lock_waits())
     }
 
     /// Ends the record of a request, and counts it for the volume.
     pub fn finish(&self, operation: Operation) {
+        operation.add_lock_waits(lock_waits());
         let _ = operation.finish_with(self.served.statistics.operations());
     }
 

@@ -39,7 +39,7 @@ use tarn_host::device::WriteData;
 use tarn_host::{Batch, Buffer, DeviceError, Lateness, Request};
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{Guid, Txg};
-use tarn_probe::{FinishedIo, IoKind, IoPriority, Operation, Stage};
+use tarn_probe::{FinishedIo, IoKind, IoPriority, Operation, Outcome as Happened, Stage};
 
 /// A read or write that takes a device so long is slow, in nanoseconds: 30 seconds.
 #[doc(alias = "zio_slow_io_ms")]
@@ -164,7 +164,12 @@ fn run_lanes(
         };
         match busy {
             Some(busy) => lanes[busy].finish_oldest(&mut outcomes, &mut slowest, operation),
-            None => lanes[late].wait_for_room(),
+            None => {
+                if lanes[late].waits_behind_scan() {
+                    operation.mark(Happened::Scan);
+                }
+                lanes[late].wait_for_room();
+            }
         }
         lanes.iter_mut().for_each(Lane::send);
     }
@@ -395,6 +400,13 @@ impl Lane {
         let room = &self.leaf.room;
         let taken = room.wait(self.limits, self.class, wanted);
         self.send_taken(taken);
+    }
+
+    /// Whether it waits for a device that a scan is using, and is of none itself.
+    fn waits_behind_scan(&self) -> bool {
+        let statistics = &self.leaf.probes.statistics;
+        let is_scanned = |class: &IoPriority| is_of_scan(*class) && statistics.is_active(*class);
+        !is_of_scan(self.class) && IoPriority::ALL.iter().any(is_scanned)
     }
 
     /// What the device admits of the call beside its limits.

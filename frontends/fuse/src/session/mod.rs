@@ -166,18 +166,20 @@ impl Session {
             Node::Root => (Which::Dataset, self.tree.files().root()),
             Node::Object { which, id } => (which, id),
         };
-        let (files, holder) = match which {
-            Which::Dataset => (self.tree.files().clone(), self.holding.id()),
+        let (files, holder, snapshot) = match which {
+            Which::Dataset => (self.tree.files().clone(), self.holding.id(), None),
             which => {
                 let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
                 // The kernel looks the name up again.
                 let snapshot = entered.find(which).ok_or(Errno::STALE)?;
-                (snapshot.tree.files().clone(), snapshot.holding.id())
+                let (tree, holder) = (snapshot.tree.clone(), snapshot.holding.id());
+                (tree.files().clone(), holder, Some(tree))
             }
         };
         Ok(Place {
             files,
             holder,
+            snapshot,
             which,
             id,
         })
@@ -198,6 +200,7 @@ impl Session {
             id: files.root(),
             files,
             holder: self.holding.id(),
+            snapshot: None,
             which: Which::Dataset,
         }
     }

@@ -3,7 +3,7 @@
 use crate::nodes::{Which, inode_in_snapshot};
 use std::sync::Arc;
 use tarn_engine::files::{
-    Attributes, ControlEntry, DirectoryEntry, FileSystem, HolderId, ObjectId,
+    Attributes, ControlEntry, DirectoryEntry, FileSystem, HolderId, ObjectId, Tree,
 };
 
 /// A file of the dataset or of a snapshot.
@@ -12,6 +12,8 @@ pub(crate) struct Place {
     pub(crate) files: Arc<FileSystem>,
     /// The holder as which this mount changes it.
     pub(crate) holder: HolderId,
+    /// The snapshot that this is, to count its requests.
+    pub(crate) snapshot: Option<Arc<dyn Tree>>,
     /// Which file system of the session that is.
     pub(crate) which: Which,
     /// Its object.
@@ -24,6 +26,7 @@ impl Place {
         Place {
             files: self.files.clone(),
             holder: self.holder,
+            snapshot: self.snapshot.clone(),
             which: self.which,
             id,
         }

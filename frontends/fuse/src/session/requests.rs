@@ -10,7 +10,9 @@ use crate::protocol::{Answer, Arguments, RequestHead, opcode};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tarn_engine::files::{FileSystem, Operation, OperationKind, Outcome, Protocol, Unsynced, Who};
+use tarn_engine::files::{
+    ErrorCode, FileSystem, Operation, OperationKind, Protocol, Tree, Unsynced, Who,
+};
 use tarn_serving::RequestTraits;
 
 /// Requests that move more bytes than this take long. A guess: some ten microseconds of copying.
@@ -21,6 +23,7 @@ pub struct DelayedReply {
     unique: u64,
     answer: Answer,
     files: Arc<FileSystem>,
+    snapshot: Option<Arc<dyn Tree>>,
     unsynced: Unsynced,
     operation: Operation,
 }
@@ -131,10 +134,10 @@ impl Session {
                 return None;
             }
         };
-        let who = self.who(head.uid);
+        let who = self.who(clients::user(head.uid, head.pid));
         let kind = operations::kind(head.opcode);
         let range = operations::range(&head, arguments.clone());
-        let operation = self.tree.begin(who, kind, place.id, range);
+        let operation = (self.counting(&place.snapshot)).begin(who, kind, place.id, range);
         let credentials = self.credentials_of(&head, &place);
         let call = operations::Call {
             session: self,
@@ -161,20 +164,24 @@ impl Session {
                     unique: head.unique,
                     answer,
                     files: place.files,
+                    snapshot: place.snapshot,
                     unsynced,
                     operation,
                 });
             }
             Err(errno) => {
                 let errno = operations::told(head.opcode, errno);
-                if !is_an_answer(errno) {
-                    operation.mark(Outcome::Error);
-                }
+                operation.fail(ErrorCode::of_errno(errno.raw_os_error()));
                 device.refuse(head.unique, errno);
             }
         }
-        self.tree.finish(operation);
+        self.counting(&place.snapshot).finish(operation);
         None
+    }
+
+    /// What counts requests to a file of a snapshot, or of the mounted file system.
+    fn counting<'a>(&'a self, snapshot: &'a Option<Arc<dyn Tree>>) -> &'a dyn Tree {
+        snapshot.as_deref().unwrap_or(&*self.tree)
     }
 
     /// Makes the files of these requests durable, those of one file system by one log write, and
@@ -192,11 +199,13 @@ impl Session {
                 match &stored {
                     Ok(()) => device.reply(one.unique, &[one.answer.as_slice()]),
                     Err(error) => {
-                        one.operation.mark(Outcome::Error);
-                        device.refuse(one.unique, errno_of(error));
+                        let errno = errno_of(error);
+                        one.operation
+                            .fail(ErrorCode::of_errno(errno.raw_os_error()));
+                        device.refuse(one.unique, errno);
                     }
                 }
-                self.tree.finish(one.operation);
+                self.counting(&one.snapshot).finish(one.operation);
             }
         }
     }
@@ -243,17 +252,4 @@ impl Session {
             let _ = device.forget_attributes(node);
         }
     }
-}
-
-/// Errors that answer a question about a name or a file: no failures.
-fn is_an_answer(errno: Errno) -> bool {
-    [
-        Errno::NOENT,
-        Errno::STALE,
-        Errno::NODATA,
-        Errno::NOSYS,
-        Errno::NXIO,
-        Errno::RANGE,
-    ]
-    .contains(&errno)
 }

@@ -25,6 +25,7 @@ impl EnteredSnapshot {
             id: files.root(),
             files,
             holder: self.holding.id(),
+            snapshot: Some(self.tree.clone()),
             which,
         }
     }

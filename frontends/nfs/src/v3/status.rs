@@ -2,7 +2,7 @@
 
 use crate::crossing::NotFound;
 use crate::file_call::NotServed;
-use tarn_engine::files::PosixError;
+use tarn_engine::files::{ErrorCode, PosixError};
 
 /// The status of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,13 @@ impl Status {
     pub const TOOSMALL: Status = Status(10005);
     pub const BADTYPE: Status = Status(10007);
     pub const JUKEBOX: Status = Status(10008);
+}
+
+impl Status {
+    /// As records have it.
+    pub(crate) fn error(self) -> ErrorCode {
+        ErrorCode::of_nfs_status(self.0)
+    }
 }
 
 impl From<&PosixError> for Status {

@@ -7,6 +7,7 @@ use super::pseudo::PseudoFolder;
 use super::sessions::{Replay, Sequenced};
 use super::state::{State, StateKey};
 use super::status::Status;
+use crate::ended_operations;
 use crate::file_call::{Asker, FileCall, Realm};
 use crate::recall_queue::RecallQueue;
 use crate::rpc::back_channel::BackChannel;
@@ -17,7 +18,7 @@ use crate::xdr::{Malformed, Reader, Writer};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tarn_engine::files::{ObjectId, OperationKind, ReadData};
+use tarn_engine::files::{ErrorCode, ObjectId, OperationKind, ReadData};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Most operations of a compound.
@@ -166,7 +167,14 @@ pub(crate) fn run(
     let (mut status, mut done) = (Status::OK, 0);
     while done < count && status == Status::OK {
         compound.position = done;
-        status = match compound.operation(&mut reader, reply) {
+        let ran = ended_operations::with_status(
+            || compound.operation(&mut reader, reply),
+            |ran| {
+                ran.as_ref()
+                    .map_or(ErrorCode::NONE, |status| status.error())
+            },
+        );
+        status = match ran {
             Ok(status) => status,
             Err(Replay(kept)) => {
                 reply.truncate(begun);

@@ -3,7 +3,7 @@
 use crate::crossing::NotFound;
 use crate::file_call::NotServed;
 use crate::xdr::Malformed;
-use tarn_engine::files::PosixError;
+use tarn_engine::files::{ErrorCode, PosixError};
 
 /// The status of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +88,13 @@ impl Status {
     pub(crate) const UNION_NOTSUPP: Status = Status(10090);
     pub(crate) const NOXATTR: Status = Status(10095);
     pub(crate) const XATTR2BIG: Status = Status(10096);
+}
+
+impl Status {
+    /// As records have it.
+    pub(crate) fn error(self) -> ErrorCode {
+        ErrorCode::of_nfs_status(self.0)
+    }
 }
 
 impl From<&PosixError> for Status {
