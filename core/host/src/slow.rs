@@ -41,11 +41,25 @@ pub(crate) struct Arm {
 }
 
 impl Arm {
-    /// Waits until the arm is there; it is the caller's until he drops it.
-    pub(crate) fn move_there(&self) -> MutexGuard<'_, ()> {
-        let turn = self.turn.lock();
+    /// Waits until no other request has the arm; it is the caller's until he drops it.
+    pub(crate) fn take_turn(&self) -> Turn<'_> {
+        Turn {
+            time: self.time,
+            _guard: self.turn.lock(),
+        }
+    }
+}
+
+/// The arm, for one request.
+pub(crate) struct Turn<'a> {
+    time: Duration,
+    _guard: MutexGuard<'a, ()>,
+}
+
+impl Turn<'_> {
+    /// Takes as long as the arm does: time in the device, and none in its queue.
+    pub(crate) fn move_there(&self) {
         std::thread::sleep(self.time);
-        turn
     }
 }
 

@@ -24,11 +24,14 @@ const LEISURELY_WRITE_BYTES_MAX: usize = 64 << 10;
 
 /// Carries a job out in the calling thread, and ends it.
 pub(crate) fn carry_out(job: Job, flow: &Flow) {
-    let arm = flow.arm().map(Arm::move_there);
+    let turn = flow.arm().map(Arm::take_turn);
     let started_ns = clock::real_monotonic_ns();
     flow.asked(started_ns);
+    if let Some(turn) = &turn {
+        turn.move_there();
+    }
     let failure = attempt(&job, flow).err();
-    drop(arm);
+    drop(turn);
     let ended_ns = clock::real_monotonic_ns();
     flow.answered(ended_ns);
     let service_ns = ended_ns - started_ns;
