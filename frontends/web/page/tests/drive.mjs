@@ -79,7 +79,7 @@ async function exported(form) {
 }
 assert.match((await exported("CSV")).toString(), /^time_ms,state,group,low,high,count,sum\n\d+,2,/);
 const json = JSON.parse(await exported("JSON"));
-assert.ok(json.columns.length > 100 && json.statement === "nfs.ops", json.statement);
+assert.ok(json.columns.length > 10 && json.statement === "nfs.ops", json.statement);
 assert.equal((await exported("picture")).subarray(1, 4).toString(), "PNG");
 
 // A snapshot, a rollback with what it costs.
@@ -108,8 +108,9 @@ await page.fill("dialog input[type=text]", newDevice);
 await page.locator("dialog").getByRole("button", { name: "Replace" }).click();
 await closed();
 assert.match(await command(), /^# zpool replace /);
-await card.getByText(/resilver: \d/).waitFor();
-console.log(await card.getByText(/resilver: \d/).innerText());
+const progress = card.getByText(/resilver: [1-9]/);
+await progress.waitFor();
+console.log((await progress.innerText()).split("\n")[0]);
 await picture(page, "replace");
 await card.getByText(/resilver finished/).waitFor({ timeout: 120_000 });
 await picture(page, "pools");

@@ -20,8 +20,10 @@ pub const TABLE_BYTES: u64 = 192 << 20;
 const BLOCK: u32 = 8 << 10;
 /// How long a phase of [`Load::Phases`] is.
 const PHASE: Duration = Duration::from_secs(8);
-/// `NFS3ERR_NOENT` and `NFS4ERR_NOENT`.
+/// `NFS3ERR_NOENT`.
 const NO_ENTRY: u32 = 2;
+/// `NFS3ERR_JUKEBOX`: not now, while a file system is rolled back.
+const LATER: u32 = 10_008;
 
 /// What a client does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,6 +182,7 @@ impl Worker {
         };
         self.client.send(&operation)?;
         match (self.client.receive(), self.load) {
+            (Err(Failure::Refused { status: LATER, .. }), _) => Ok(()),
             (
                 Err(Failure::Refused {
                     status: NO_ENTRY, ..

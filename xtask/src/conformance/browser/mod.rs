@@ -38,33 +38,54 @@ struct Showing {
     name: &'static str,
     loads: &'static [Load],
     before: Duration,
+    /// What is asked in the terminal besides.
+    statements: &'static [&'static str],
 }
 
-const SHOWINGS: [Showing; 5] = [
+/// The clicks of the script of a missing file, as statements.
+const MISSING_FILE: [&str; 4] = [
+    "nfs.ops[client]",
+    "nfs.ops[client=\"kiowa (127.0.0.11)\"][op]",
+    "nfs.ops[client=\"kiowa (127.0.0.11)\"][op=lookup][file]",
+    "nfs.ops[client=\"kiowa (127.0.0.11)\"][op=lookup][file=\"/tmp/tarn-browser/tank/home/brendan/.elinks\"]:latency",
+];
+
+const SHOWINGS: [Showing; 6] = [
     Showing {
         name: "missing-file",
         loads: &[Load::MissingFile],
         before: Duration::from_secs(60),
+        statements: &MISSING_FILE,
     },
     Showing {
         name: "latency-bands",
         loads: &[Load::Hot, Load::Cold, Load::Logged, Load::SlowWrites],
         before: Duration::from_secs(60),
+        statements: &[],
     },
     Showing {
         name: "cache",
         loads: &[Load::Hot, Load::Phases],
         before: Duration::from_secs(60),
+        statements: &[],
     },
     Showing {
         name: "drive",
         loads: &[Load::MissingFile, Load::Hot, Load::Cold, Load::Logged],
         before: Duration::from_secs(30),
+        statements: &[],
+    },
+    Showing {
+        name: "archive",
+        loads: &[Load::Hot, Load::Cold, Load::Logged],
+        before: Duration::from_secs(45),
+        statements: &[],
     },
     Showing {
         name: "tick",
         loads: &[Load::MissingFile, Load::Hot, Load::Cold, Load::Logged],
         before: Duration::from_secs(5),
+        statements: &[],
     },
 ];
 
@@ -92,8 +113,17 @@ pub fn browser(asked: &Wanted<'_>) -> Outcome {
     let scene = Scene::make(asked.pictures)?;
     for showing in wanted {
         println!("{}:", showing.name);
-        let loads = Loads::start(showing.loads, scene.nfs_port, &scene.mount())?;
-        thread::sleep(showing.before);
+        let start = || -> Outcome<Loads> {
+            let loads = Loads::start(showing.loads, scene.nfs_port, &scene.mount())?;
+            thread::sleep(showing.before);
+            Ok(loads)
+        };
+        let mut loads = start()?;
+        if showing.name == "archive" {
+            loads.stop()?;
+            scene.restart()?;
+            loads = start()?;
+        }
         let shown = scene.show(showing);
         // A load that ended early is told before what the script missed.
         loads.stop()?;
@@ -114,13 +144,16 @@ struct Scene {
     tools: PathBuf,
     pictures: PathBuf,
     nfs_port: u16,
+    web_port: u16,
 }
 
 impl Scene {
     fn make(pictures: Option<&Path>) -> Outcome<Scene> {
         let folder = scratch("conformance-browser");
-        remove_folder(&std::env::temp_dir().join("tarn-browser"))?;
         let instance = Instance::new(&programs(), &folder)?;
+        // What a run before has left that was ended.
+        unmount(&shown_folder().join(POOL));
+        remove_folder(&shown_folder())?;
         let tools = install_tools()?;
         let pictures = pictures.map_or_else(|| folder.join("pictures"), Path::to_path_buf);
         fs::create_dir_all(&pictures)?;
@@ -131,6 +164,7 @@ impl Scene {
             // Scripts run elsewhere.
             pictures: pictures.canonicalize()?,
             nfs_port,
+            web_port: free_port()?,
             folder,
         };
         scene.serve()?;
@@ -139,19 +173,13 @@ impl Scene {
     }
 
     fn serve(&self) -> Outcome {
-        let slow = self.folder.join("slow");
+        let slow = slow_disks();
         fs::create_dir_all(&slow)?;
         let (disk, log) = (slow.join("disk.img"), log_image());
         for image in [&disk, &log, &slow.join("new.img")] {
             File::create(image)?.set_len(DISK_BYTES)?;
         }
-        let web = format!("127.0.0.1:{}", free_port()?);
-        let port = self.nfs_port.to_string();
-        let words = ["--nfs-port", &port, "--web", &web, "--cache-size", CACHE];
-        let slowed = format!("{SLOW_MS}:{}", slow.display());
-        let environment = [("TARN_SLOW_DEVICES", slowed.as_str())];
-        self.instance
-            .start_daemon_with(&words, &environment, START_LIMIT)?;
+        self.start_daemon()?;
         self.instance.zpool(&format!(
             "create -f -o ashift=12 -O compression=off -O atime=off -O recordsize=8k \
              -O sharenfs=rw,insecure,no_root_squash -m {} {POOL} {} log {}",
@@ -167,9 +195,25 @@ impl Scene {
         Ok(())
     }
 
-    /// Pictures show it, so it is short, and says nothing of this machine.
+    fn start_daemon(&self) -> Outcome {
+        let web = format!("127.0.0.1:{}", self.web_port);
+        let port = self.nfs_port.to_string();
+        let words = ["--nfs-port", &port, "--web", &web, "--cache-size", CACHE];
+        let slowed = format!("{SLOW_MS}:{}", slow_disks().display());
+        let environment = [("TARN_SLOW_DEVICES", slowed.as_str())];
+        self.instance
+            .start_daemon_with(&words, &environment, START_LIMIT)?;
+        Ok(())
+    }
+
+    /// What the flight recorder held is gone, and in the archive.
+    fn restart(&self) -> Outcome {
+        self.instance.stop_daemon(START_LIMIT)?;
+        self.start_daemon()
+    }
+
     fn mount(&self) -> PathBuf {
-        std::env::temp_dir().join("tarn-browser").join(POOL)
+        shown_folder().join(POOL)
     }
 
     fn fill(&self) -> Outcome {
@@ -185,13 +229,13 @@ impl Scene {
         Ok(())
     }
 
-    /// Runs a script, and keeps what the terminal says at the time.
+    /// Runs a script, and keeps what the terminal says.
     fn show(&self, showing: &Showing) -> Outcome {
         let url = |more: &[&str]| -> Outcome<String> {
             let words = [&["web", "url"], more].concat();
             Ok(self.instance.must("tarn", &words)?.stdout.trim().to_owned())
         };
-        let slow = self.folder.join("slow");
+        let slow = slow_disks();
         let told = json!({
             "url": url(&[])?, "viewerUrl": url(&["-v"])?, "pool": POOL,
             "dataset": format!("{POOL}/home"), "mount": self.mount(),
@@ -203,6 +247,11 @@ impl Scene {
             .arg(&script)
             .arg(told.to_string())
             .current_dir(&self.tools))?;
+        self.keep_words(showing)
+    }
+
+    /// What the terminal says at the time.
+    fn keep_words(&self, showing: &Showing) -> Outcome {
         for (form, words) in [
             ("top", &["top", "-b", "nfs.ops"][..]),
             ("top-stacked", &["top", "-bs", "nfs.ops"]),
@@ -211,6 +260,16 @@ impl Scene {
             let file = self.pictures.join(format!("{}-{form}.txt", showing.name));
             fs::write(file, text)?;
         }
+        let mut told = String::new();
+        for statement in showing.statements {
+            let words = ["analytics", "query", statement];
+            let text = output(self.instance.command("tarn").args(words))?;
+            told += &format!("$ tarn analytics query '{statement}'\n{text}\n");
+        }
+        if !told.is_empty() {
+            let file = self.pictures.join(format!("{}-queries.txt", showing.name));
+            fs::write(file, told)?;
+        }
         Ok(())
     }
 }
@@ -218,13 +277,24 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         // It is not below the instance's folder, which is cleaned by itself.
-        let exported = self.instance.run("zpool", &["export", "-f", POOL]);
-        if exported.is_err() {
-            let _ = Command::new("umount").arg("-l").arg(self.mount()).output();
-        }
-        let _ = fs::remove_dir_all(std::env::temp_dir().join("tarn-browser"));
+        let _ = self.instance.run("zpool", &["export", "-f", POOL]);
+        unmount(&self.mount());
+        let _ = fs::remove_dir_all(shown_folder());
         let _ = fs::remove_file(log_image());
     }
+}
+
+fn unmount(mountpoint: &Path) {
+    let _ = Command::new("umount").arg("-l").arg(mountpoint).output();
+}
+
+/// What pictures and statements show the path of: it is short, and says nothing of this machine.
+fn shown_folder() -> PathBuf {
+    PathBuf::from("/tmp/tarn-browser")
+}
+
+fn slow_disks() -> PathBuf {
+    shown_folder().join("disks")
 }
 
 /// The log device: in memory, where the machine has a file system for that.
