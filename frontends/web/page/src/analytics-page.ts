@@ -43,7 +43,7 @@ export class AnalyticsPage implements Host {
 
   constructor(link: string | undefined) {
     this.sheet = (link ? decode(link) : undefined) ?? recall() ?? initial();
-    this.strip = new EventStrip((mark) => this.explain(mark));
+    this.strip = new EventStrip((marks) => this.explain(marks));
     this.element = h("div", { class: "analytics" }, this.bar, this.times, this.strip.element, this.place, this.footer);
     this.build();
   }
@@ -390,15 +390,18 @@ export class AnalyticsPage implements Host {
     }]);
   }
 
-  private explain(mark: Mark): void {
-    const until = mark.until_ms ?? mark.at_ms;
-    dialog(`${mark.kind}${mark.pool ? ` of ${mark.pool}` : ""}`, [
-      h("p", {}, `${dateTime(mark.at_ms)}${mark.until_ms ? ` – ${dateTime(mark.until_ms)}` : ""}`), h("p", {}, mark.text)], [
+  private explain(marks: Mark[]): void {
+    const first = marks[0]!;
+    const until = Math.max(...marks.map((mark) => mark.until_ms ?? mark.at_ms));
+    const told = marks.map((mark) => h("tr", {},
+      h("td", {}, `${dateTime(mark.at_ms)}${mark.until_ms ? ` – ${clock(mark.until_ms)}` : ""}`), h("td", {}, mark.kind), h("td", {}, mark.pool), h("td", {}, mark.text)));
+    dialog(marks.length > 1 ? `${marks.length} events` : `${first.kind}${first.pool ? ` of ${first.pool}` : ""}`, [
+      h("div", { class: "scroll", tabindex: 0 }, h("table", {}, h("tbody", {}, told)))], [
       { text: "Show this time", run: () => {
-        const around = Math.max(60_000, (until - mark.at_ms) * 0.5);
-        this.setRange(mark.at_ms - around, until + around);
+        const around = Math.max(60_000, (until - first.at_ms) * 0.5);
+        this.setRange(first.at_ms - around, until + around);
       } },
-    ]);
+    ]).classList.add("wide");
   }
 
   // ---- keys ----

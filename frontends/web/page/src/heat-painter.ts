@@ -25,7 +25,7 @@ export interface Strip {
 /** So many strengths of a colour are told apart. */
 const LEVELS = 96;
 /** How long ranks hold. */
-const RANKED_MS = 10_000;
+const RANKED_MS = 20_000;
 /** Columns of the grids that are kept beyond those of the picture. */
 const SPARE = 64;
 

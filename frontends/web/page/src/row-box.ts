@@ -149,8 +149,12 @@ export class RowBox {
     const { row } = this;
     const fields: [string, string][] = [["", "break down these by…"], ...row.discrete().map((field): [string, string] => [field, field])];
     const isSampled = row.source.isSampled();
+    const choose = select("Break down these by", fields, "", (field) => {
+      choose.value = "";
+      this.breakDown(field);
+    });
     return h("div", { class: "actions" },
-      !isSampled && select("Break down these by", fields, "", (field) => this.breakDown(field)),
+      !isSampled && choose,
       !isSampled && button("slowest 20", () => void this.slowest()),
       button("keep as statistic", () => row.host.addRow(newRow(row.state.statistic, { ...row.state, chips: this.predicate(), highlighted: [], excluded: [] }), row)),
       button("zoom", () => {

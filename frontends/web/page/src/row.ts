@@ -117,8 +117,9 @@ export class Row {
     this.canvas.hidden = isTree;
     this.tree.hidden = !isTree;
     const columns = this.source.samples.within(from, until);
-    // While live, the newest seconds are not missing: they come.
-    while (this.host.isLive() && !this.state.window && columns.at(-1)?.state === 0 && columns.at(-1)!.at > until - NEWEST_MS) columns.pop();
+    // While live, the newest seconds are not missing, nor have they fewer: they come.
+    const least = this.isMap() ? 1 : 2;
+    while (this.host.isLive() && !this.state.window && columns.length && columns.at(-1)!.state < least && columns.at(-1)!.at > until - NEWEST_MS) columns.pop();
     if (isTree) {
       renderTree(this.tree, this.source.samples, from, until, this.open, (prefix) =>
         this.addChip({ field: this.source.by(), operator: "prefix", value: prefix }));

@@ -58,10 +58,15 @@ export class Samples {
     this.source = "";
   }
 
-  /** Forgets what was before. */
+  /** Forgets what was before. A column that is told as it was stays the one that it is. */
   reset(answer: Answer): void {
+    const before = new Map(this.columnMs === answer.column_ms ? this.columns.map((column) => [column.at, column]) : []);
     this.clear();
     this.join(answer);
+    this.columns = this.columns.map((column) => {
+      const known = before.get(column.at);
+      return known && isSame(known, column) ? known : column;
+    });
   }
 
   /** Adds columns, in place of those of the same time. */
@@ -164,6 +169,16 @@ export class Samples {
   totalSum(from: number, until: number): number {
     return this.within(from, until).reduce((sum, column) => sum + column.total.sum, 0);
   }
+}
+
+const isSamePart = (one: Part, other: Part | undefined): boolean =>
+  other !== undefined && one.sum === other.sum && one.cells.length === other.cells.length &&
+  one.cells.every((cell, place) => cell.low === other.cells[place]!.low && cell.count === other.cells[place]!.count);
+
+/** Whether two columns of one time are alike. */
+function isSame(one: Column, other: Column): boolean {
+  return one.state === other.state && one.groups.size === other.groups.size && isSamePart(one.total, other.total) &&
+    [...one.groups].every(([key, part]) => isSamePart(part, other.groups.get(key)));
 }
 
 function parts(series: Series | undefined, answer: Answer): Part[] {

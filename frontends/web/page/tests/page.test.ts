@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Answer, Series } from "../src/contract";
 import { cellsWithin, domainOf, normalizer, placeOf, rasterize, steadied, valueAt } from "../src/heat-map";
+import { clusters } from "../src/event-strip";
 import { stripOf } from "../src/heat-painter";
 import { differences, hitsAndMisses } from "../src/line-chart";
 import { groupColour, shade } from "../src/palettes";
@@ -95,6 +96,17 @@ test("news replace the open column, and old columns go", () => {
   assert.deepEqual(samples.columns.map((one) => one.at), [7000, 8000]);
 });
 
+test("columns that are told again as they were stay those that they are", () => {
+  const samples = new Samples();
+  const of = (count: number): Answer => answer({ buckets: [[64, 128]], total: { sums: [3, count], cells: [0, 0, 3, 1, 0, count] } }, 2);
+  samples.reset(of(4));
+  const before = samples.columns;
+  samples.reset(of(5));
+  assert.equal(samples.columns[0], before[0]);
+  assert.notEqual(samples.columns[1], before[1]);
+  assert.deepEqual(samples.spread().map(({ count }) => count), [8]);
+});
+
 test("counts of buckets follow the columns that are held", () => {
   const samples = new Samples();
   const of = (from: number, counts: number[]): Answer =>
@@ -114,6 +126,12 @@ test("columns lie where their times are, and what is missing is a gap", () => {
   const strip = stripOf(samples.columns, 1000, 3500, 8200);
   assert.equal(strip.from, 3000);
   assert.deepEqual(strip.columns.map((column) => column?.total.sum ?? 0), [0, 0, 1, 2, 0, 0]);
+});
+
+test("events that would lie upon each other are one button", () => {
+  const mark = (at_ms: number) => ({ at_ms, kind: "history", pool: "tank", text: "" });
+  const found = clusters([mark(50), mark(0), mark(10), mark(19), mark(20)], (ms) => ms);
+  assert.deepEqual(found.map((marks) => marks.map((one) => one.at_ms)), [[0, 10, 19], [20], [50]]);
 });
 
 test("a range of values stays while it fits", () => {
