@@ -39,6 +39,8 @@ export class AnalyticsPage implements Host {
   private readonly strip: EventStrip;
   private timer = 0;
   private ticks = 0;
+  /** Plots have colours of their own. */
+  private readonly theme = new MutationObserver(() => this.rows.forEach((row) => row.draw()));
   private readonly onKey = (event: KeyboardEvent): void => this.key(event);
 
   constructor(link: string | undefined) {
@@ -50,12 +52,14 @@ export class AnalyticsPage implements Host {
 
   begin(): void {
     document.addEventListener("keydown", this.onKey);
+    this.theme.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
     this.timer = window.setInterval(() => this.tick(), 1000);
     void this.start();
   }
 
   end(): void {
     document.removeEventListener("keydown", this.onKey);
+    this.theme.disconnect();
     clearInterval(this.timer);
   }
 

@@ -157,7 +157,7 @@ function drawMiddle(plot: Plot, y: number): void {
 
 /** Which groups are hits and misses of a cache, by the cause that operations have. */
 export const HITS = ["cache_hit", "cache_in_flight", "dirty", "hit", "iohit"];
-export const MISSES = ["second_level", "disk", "miss"];
+export const MISSES = ["second_level", "special", "disk", "scan", "miss"];
 
 /** Sums of one column, up and down. */
 export function hitsAndMisses(column: Column): [number, number] {

@@ -9,7 +9,7 @@ await page.goto(sheet("Before and after a restart", [{ ...row, compare: "before"
 await until(page, ".row:nth-of-type(1) h2", "compared with the time before$");
 await page.getByRole("button", { name: "pause" }).click();
 await page.waitForTimeout(5000);
-await picture(page, "compare");
+await picture(page, "page-compare");
 await judge(page, "compare");
 
 // The same rows of the time before alone.
@@ -25,5 +25,5 @@ console.log((await page.locator(".row").first().locator(".groups").innerText()).
 await page.locator(".row").nth(1).getByLabel("Broken down by").selectOption("file");
 await until(page, ".row:nth-of-type(2) .note", "not collected");
 assert.equal(await page.locator(".row").nth(1).locator(".group").count(), 0);
-await picture(page, "archive");
+await picture(page, "page-archive");
 await browser.close();

@@ -17,6 +17,6 @@ const [, misses] = /misses ([\d.,]+)\/s/.exec(await mirrored.locator(".miss").in
 console.log(stacked.replaceAll("\n", " "), "|", await mirrored.locator(".groups").innerText());
 assert.ok(stacked.includes(`${misses}/s`), `${stacked}: ${misses}`);
 assert.ok(Number(misses.replaceAll(",", "")) > 1, "the table is larger than the cache");
-await picture(page, "cache-twice");
+await picture(page, "page-cache");
 await judge(page, "cache");
 await browser.close();

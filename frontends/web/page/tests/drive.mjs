@@ -30,7 +30,7 @@ for (let turn = 0; turn < fields.indexOf("file"); turn++) await page.keyboard.pr
 await page.keyboard.press("Enter");
 await page.waitForSelector(".tree, .tree-place .hint");
 assert.match(await page.locator(".tag").nth(1).innerText(), /^RETROSPECTIVE /);
-await picture(page, "analytics");
+await picture(page, "page-analytics");
 await judge(page, "analytics");
 
 // Drilling down by clicks: by client, by file, and by a rectangle that is drawn with the pointer.
@@ -51,11 +51,11 @@ await page.locator(".stages li", { hasText: "device" }).first().waitFor();
 await page.getByLabel("Break down these by").selectOption("cause");
 await until(page, ".row:nth-of-type(2) .tag", "^RETROSPECTIVE ");
 await page.locator(".row:nth-of-type(2) .group", { hasText: "disk" }).waitFor();
-await picture(page, "rectangle");
+await picture(page, "page-rectangle");
 await judge(page, "rectangle");
 await page.locator(".row").nth(1).getByRole("button", { name: "Close this statistic" }).click();
 await page.getByRole("button", { name: "Dark or light" }).click();
-await picture(page, "drill-down-dark");
+await picture(page, "page-dark");
 await judge(page, "dark");
 await page.getByRole("button", { name: "Dark or light" }).click();
 
@@ -68,7 +68,7 @@ await until(page, ".row:nth-of-type(1) h2", "with ARC misses$");
 await until(page, ".row:nth-of-type(2) h2", "minus ");
 await until(page, ".row:nth-of-type(3) h2", "compared with the time before$");
 await page.waitForTimeout(1500);
-await picture(page, "two-statistics");
+await picture(page, "page-two-statistics");
 await judge(page, "two statistics");
 
 // What is shown, as files.
@@ -92,7 +92,7 @@ assert.match(await command(), /^# zfs snapshot /);
 await page.locator(".timeline button").first().click();
 await page.getByRole("button", { name: "Roll back" }).click();
 await page.waitForSelector("dialog[open]");
-await picture(page, "rollback");
+await picture(page, "page-rollback");
 await judge(page, "rollback");
 await page.locator("dialog").getByRole("button", { name: "Roll back" }).click();
 await closed();
@@ -111,9 +111,9 @@ assert.match(await command(), /^# zpool replace /);
 const progress = card.getByText(/resilver: [1-9]/);
 await progress.waitFor();
 console.log((await progress.innerText()).split("\n")[0]);
-await picture(page, "replace");
+await picture(page, "page-replace");
 await card.getByText(/resilver finished/).waitFor({ timeout: 120_000 });
-await picture(page, "pools");
+await picture(page, "page-pools");
 await judge(page, "pools");
 for (const other of ["shares", "events"]) {
   await page.goto(`${base}#/${other}`);

@@ -30,6 +30,6 @@ assert.ok(medians["cache_hit of tank/db"] < 4, "the cache answers");
 assert.ok(logged < 8, "the log device is faster than the disk");
 assert.ok(medians["disk of tank/db"] >= 8, "the disk takes 8 ms");
 assert.ok(medians["log of tank/bulk"] >= 8, "and so do writes to it");
-await picture(page, "latency-bands");
+await picture(page, "page-latency-bands");
 await judge(page, "latency bands");
 await browser.close();

@@ -18,6 +18,9 @@ export async function open(url = told.url, viewport = { width: 1280, height: 900
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   page.on("pageerror", (error) => assert.fail(error));
+  // For work on the page: files of a folder in place of those that tarnd was built with.
+  const folder = process.env.TARN_PAGE;
+  if (folder) await context.route(/\/(page\.(js|css))?$/, (route) => route.fulfill({ path: `${folder}/${new URL(route.request().url()).pathname.slice(1) || "index.html"}` }));
   await page.goto(url);
   await page.waitForSelector(".row");
   return page;
