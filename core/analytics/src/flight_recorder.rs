@@ -94,7 +94,7 @@ impl FlightRecorder {
         FlightRecorder::of_segments(budget_bytes.max(LEAST_BUDGET_BYTES), SEGMENT_RECORDS)
     }
 
-    fn of_segments(budget_bytes: usize, segment_records: usize) -> FlightRecorder {
+    pub(crate) fn of_segments(budget_bytes: usize, segment_records: usize) -> FlightRecorder {
         let held = Held {
             segments: VecDeque::new(),
             segment_bytes: 0,
@@ -251,12 +251,30 @@ impl FlightRecorder {
             states.lock().push((state, batch));
         };
         let parts = self.parts(range_ns);
-        match self.host.get() {
-            Some(host) => drop(host.compute().map(parts, work)),
-            None => parts.into_iter().for_each(work),
-        }
+        drop(self.map(parts, work));
         let states = states.into_inner().into_iter();
         states.map(|(state, _)| state).collect()
+    }
+
+    /// Applies a function to parts of what a query found, on the same processors.
+    pub(crate) fn map<T: Send, R: Send>(
+        &self,
+        parts: Vec<T>,
+        function: impl Fn(T) -> R + Sync,
+    ) -> Vec<R> {
+        match self.host.get() {
+            Some(host) => host.compute().map(parts, function),
+            None => parts.into_iter().map(function).collect(),
+        }
+    }
+
+    /// How many operations ended in this time, and some more of the same segments.
+    pub(crate) fn count_about(&self, range_ns: &Range<u64>) -> u64 {
+        let counts = self.parts(range_ns).into_iter().map(|part| match part {
+            Part::Packed(segment) => segment.count(),
+            Part::Open(records) => count_of(records.len()),
+        });
+        counts.sum()
     }
 
     /// What is held of the range.

@@ -65,6 +65,7 @@ mod key_table;
 mod live;
 mod live_second;
 mod live_sharing;
+mod many_keys;
 mod operation_totals;
 mod predicate;
 mod predicate_json;

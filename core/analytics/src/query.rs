@@ -3,9 +3,10 @@
 //! # Mechanism
 //! The first scan finds the keys with the largest sums. As long as there are not many keys, such as
 //! kinds of operations, it counts all of them on the way; otherwise a second scan counts the
-//! largest ones and all others together, column by column of time. What a batch needs is looked up
-//! once for its 256 operations: their keys, the columns that are counted, and the column of time,
-//! which most batches have only one of.
+//! largest ones and all others together, column by column of time. Where keys are more than a table
+//! in the caches of a processor has, their hashes are ranked (`many_keys.rs`). What a batch needs
+//! is looked up once for its 256 operations: their keys, the columns that are counted, and the
+//! column of time, which most batches have only one of.
 //!
 //! # Invariants
 //! - In each column and each bucket, the groups and `other` add up to the total exactly: one scan
@@ -14,6 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tarn_probe::{Histogram, HistogramSnapshot, OperationRecord};
 
@@ -24,11 +26,13 @@ use crate::compiled::CompiledPredicate;
 use crate::coverage::Collected;
 use crate::error::QueryError;
 use crate::flight_recorder::FlightRecorder;
-use crate::key_table::{Key, KeyTable};
+use crate::key_table::{Key, KeyTable, hash};
+use crate::many_keys::{HashLists, LargestHashes, Round};
 use crate::tally::Tally;
 
-/// Distinct keys that are ranked: 60 MiB. Operations with later keys are in `other`.
-const RANKED_MAX: usize = 1 << 20;
+/// Distinct keys that a processor has in a table: some MiB. Where it finds more, hashes are ranked.
+/// The tests of this file have fewer keys.
+const TABLE_KEYS_MAX: usize = if cfg!(test) { 64 } else { 1 << 17 };
 /// Most operations that are listed at once.
 pub const LISTED_MAX: usize = 100_000;
 
@@ -87,8 +91,7 @@ pub struct Answer {
     pub other: Series,
     /// How many distinct keys were found, those in `other` included.
     pub keys_found: usize,
-    /// Operations whose keys were too many to be ranked: no key in `other` that was not ranked has
-    /// more. 0 means that the groups are the largest ones exactly.
+    /// Operations whose keys were too many to be ranked: 0, since all are.
     pub unranked: u64,
 }
 
@@ -143,7 +146,7 @@ impl FlightRecorder {
             groups: sums.groups,
             other: sums.other,
             keys_found: sums.keys_found,
-            unranked: sums.unranked,
+            unranked: 0,
         })
     }
 
@@ -161,7 +164,9 @@ impl FlightRecorder {
     }
 
     fn count_keys<const W: usize>(&self, query: &Query, columns: usize) -> Sums {
-        let ranked = self.rank::<W>(query, columns);
+        let Some(ranked) = self.rank::<W>(query, columns) else {
+            return self.count_many_keys::<W>(query, columns);
+        };
         let keys_max = query.keys_max;
         let (sums, keys) = (ranked.table.sums(), ranked.table.keys());
         // Words have the order of the keys that they make.
@@ -174,13 +179,13 @@ impl FlightRecorder {
         let (top, rest) = order.split_at_mut(count);
         top.sort_unstable_by_key(rank);
         let (groups, other) = match ranked.counted {
-            Some(mut all) if ranked.unranked == 0 => {
+            Some(mut all) => {
                 let mut series = |number: &usize| std::mem::take(&mut all[*number]);
                 let groups = top.iter().map(|number| (keys[*number], series(number)));
                 let groups: Vec<([u64; W], Series)> = groups.collect();
                 (groups, merged(rest.iter().map(series).collect(), columns))
             }
-            _ => {
+            None => {
                 let top = top.iter().map(|number| keys[*number]);
                 self.count_top(query, top.collect(), columns)
             }
@@ -193,23 +198,64 @@ impl FlightRecorder {
             groups: groups.into_iter().map(group).collect(),
             other,
             keys_found: keys.len(),
-            unranked: ranked.unranked,
         }
     }
 
-    /// Finds the sums of all keys; and counts them, as long as there are not many.
-    fn rank<const W: usize>(&self, query: &Query, columns: usize) -> Ranked<W> {
+    /// Finds the sums of all keys; and counts them, as long as there are not many. `None` if they
+    /// are more than a table has.
+    fn rank<const W: usize>(&self, query: &Query, columns: usize) -> Option<Ranked<W>> {
         let counted_max = (as_usize(CELLS_MAX) / columns).max(query.keys_max);
+        let are_many = AtomicBool::new(false);
         let parts = self.fold_meant(query, Ranked::default, |ranked, batch, mask| {
-            ranked.take(query, (columns, counted_max), batch, mask);
+            let goes_on = !are_many.load(Ordering::Relaxed);
+            if goes_on && !ranked.take(query, (columns, counted_max), batch, mask) {
+                are_many.store(true, Ordering::Relaxed);
+            }
         });
+        if are_many.into_inner() {
+            return None;
+        }
         let largest_first = |one: &Ranked<W>| usize::MAX - one.table.keys().len();
         let mut parts = parts;
         parts.sort_by_key(largest_first);
         let mut parts = parts.into_iter();
         let mut all = parts.next().unwrap_or_default();
         parts.for_each(|part| all.merge(&part, (columns, counted_max)));
-        all
+        Some(all)
+    }
+
+    /// Ranks hashes of keys, then counts those of the largest.
+    fn count_many_keys<const W: usize>(&self, query: &Query, columns: usize) -> Sums {
+        let (keys_max, breakdown) = (query.keys_max, &query.breakdown);
+        let operations = self.count_about(&query.range_ns);
+        let rounds = Round::all(operations, breakdown.weight_column().is_some());
+        let largest = rounds.map(|round| {
+            let lists = self.fold_meant(query, HashLists::default, |lists, batch, mask| {
+                lists.take::<W>(round, breakdown, batch, mask);
+            });
+            let parts = self.map(HashLists::by_part(lists), |part| part.largest(keys_max));
+            LargestHashes::join(parts.into_iter(), keys_max)
+        });
+        let largest = LargestHashes::join(largest, keys_max);
+        let mut numbers = KeyTable::<1>::default();
+        for (hash, _) in &largest.largest {
+            numbers.find_or_add(&[*hash], usize::MAX);
+        }
+        let count = largest.largest.len();
+        let empty = || CountedHashes::<W>::new(count, columns);
+        let parts = self.fold_meant(query, empty, |counted, batch, mask| {
+            counted.take(query, &numbers, batch, mask);
+        });
+        let mut all = empty();
+        parts.into_iter().for_each(|part| all.merge(part));
+        let (mut groups, other) = all.groups(breakdown);
+        // The largest first, and of the same size the one with the lower key.
+        groups.sort_by_cached_key(|group| (u64::MAX - sum_of(&group.series), group.key));
+        Sums {
+            groups,
+            other,
+            keys_found: largest.found,
+        }
     }
 
     /// Counts the keys of `top`, and all others together.
@@ -315,7 +361,74 @@ struct Sums {
     groups: Vec<Group>,
     other: Series,
     keys_found: usize,
-    unranked: u64,
+}
+
+/// What was counted of the keys with the largest sums.
+#[derive(Debug)]
+struct CountedHashes<const W: usize> {
+    /// The key of each hash, once an operation of it was found.
+    keys: Vec<Option<[u64; W]>>,
+    series: Vec<Series>,
+    other: Series,
+}
+
+impl<const W: usize> CountedHashes<W> {
+    fn new(count: usize, columns: usize) -> CountedHashes<W> {
+        CountedHashes {
+            keys: vec![None; count],
+            series: vec![vec![Tally::default(); columns]; count],
+            other: vec![Tally::default(); columns],
+        }
+    }
+
+    fn take(&mut self, query: &Query, numbers: &KeyTable<1>, batch: &Batch, mask: Mask) {
+        let mut keys = [[0; W]; BATCH_RECORDS];
+        query.breakdown.fill_keys(batch, &mut keys);
+        let (counted, times) = (query.breakdown.counted(batch), query.times(batch, mask));
+        mask.for_each(|place| {
+            let key = keys[place];
+            let number = numbers.find(&[hash(&key)]);
+            // Another key with the hash of a large one is counted with the others.
+            let number = number.filter(|number| *self.keys[*number].get_or_insert(key) == key);
+            let series = match number {
+                Some(number) => &mut self.series[number],
+                None => &mut self.other,
+            };
+            counted.add(&mut series[times.column(place)], place);
+        });
+    }
+
+    fn merge(&mut self, part: CountedHashes<W>) {
+        let groups = self.keys.iter_mut().zip(&mut self.series);
+        for ((key, series), (more, its_series)) in groups.zip(part.keys.iter().zip(&part.series)) {
+            let Some(more) = more else {
+                continue;
+            };
+            match key.get_or_insert(*more) == more {
+                true => add_series(series, its_series),
+                false => add_series(&mut self.other, its_series),
+            }
+        }
+        add_series(&mut self.other, &part.other);
+    }
+
+    fn groups(self, breakdown: &Breakdown) -> (Vec<Group>, Series) {
+        let groups = self
+            .keys
+            .iter()
+            .zip(self.series)
+            .filter_map(|(key, series)| {
+                let key = breakdown.key_of(&(*key)?);
+                Some(Group { key, series })
+            });
+        (groups.collect(), self.other)
+    }
+}
+
+fn sum_of(series: &Series) -> u64 {
+    series
+        .iter()
+        .fold(0, |sum, tally| sum.saturating_add(tally.sum))
 }
 
 /// The sums of all keys.
@@ -324,8 +437,6 @@ struct Ranked<const W: usize> {
     table: KeyTable<W>,
     /// The columns of each, while there are not many.
     counted: Option<Vec<Series>>,
-    /// Operations whose keys the table has no room for.
-    unranked: u64,
     /// Those of a batch.
     keys: Box<[[u64; W]; BATCH_RECORDS]>,
 }
@@ -335,28 +446,30 @@ impl<const W: usize> Default for Ranked<W> {
         Ranked {
             table: KeyTable::default(),
             counted: Some(Vec::new()),
-            unranked: 0,
             keys: Box::new([[0; W]; BATCH_RECORDS]),
         }
     }
 }
 
 impl<const W: usize> Ranked<W> {
-    fn take(&mut self, query: &Query, bounds: (usize, usize), batch: &Batch, mask: Mask) {
+    /// Says whether the table had room for the keys.
+    fn take(&mut self, query: &Query, bounds: (usize, usize), batch: &Batch, mask: Mask) -> bool {
         query.breakdown.fill_keys(batch, &mut self.keys);
         let (counted, times) = (query.breakdown.counted(batch), query.times(batch, mask));
         self.table.touch(self.keys[..batch.len()].iter());
+        let mut has_room = true;
         mask.for_each(|place| {
             let weight = counted.weight(place);
-            let added = self.table.add(&self.keys[place], weight, RANKED_MAX);
-            let Some(number) = added else {
-                self.unranked += 1;
-                return;
-            };
-            if let Some(series) = self.series(number, bounds) {
-                counted.add(&mut series[times.column(place)], place);
+            match self.table.add(&self.keys[place], weight, TABLE_KEYS_MAX) {
+                Some(number) => {
+                    if let Some(series) = self.series(number, bounds) {
+                        counted.add(&mut series[times.column(place)], place);
+                    }
+                }
+                None => has_room = false,
             }
         });
+        has_room
     }
 
     /// The columns of a key; a key that is new is one too many where there is no room for it.
@@ -375,7 +488,7 @@ impl<const W: usize> Ranked<W> {
     fn merge(&mut self, other: &Ranked<W>, bounds: (usize, usize)) {
         if let Some(counted) = &other.counted {
             for (key, series) in other.table.keys().iter().zip(counted) {
-                let number = self.table.find_or_add(key, RANKED_MAX);
+                let number = self.table.find_or_add(key, usize::MAX);
                 if let Some(all) = number.and_then(|number| self.series(number, bounds)) {
                     add_series(all, series);
                 }
@@ -383,7 +496,7 @@ impl<const W: usize> Ranked<W> {
         } else {
             self.counted = None;
         }
-        self.unranked += other.unranked + self.table.merge(&other.table, RANKED_MAX);
+        self.table.merge(&other.table);
     }
 }
 
@@ -464,5 +577,86 @@ impl Query {
         let column = u64::try_from(column).expect("less than the count of columns");
         let start = self.range_ns.start + column * self.column_ns;
         start..start.saturating_add(self.column_ns).min(self.range_ns.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Measure;
+    use crate::field::Field;
+    use tarn_host::sim::Random;
+    use tarn_host::{Host, RealOptions};
+    use tarn_probe::{ClientId, DatasetId, HolderId, OperationKind, Protocol, Stage, What, Who};
+
+    /// An operation, its key by client and file, and its bytes.
+    fn any_record(random: &mut Random, ended_ns: u64) -> (OperationRecord, Key, u64) {
+        let client = random.below(8) as u32;
+        let who = Who {
+            client: ClientId(client),
+            protocol: Protocol::Nfs3,
+            user: 0,
+            holder: HolderId::NONE,
+        };
+        let object = random.below(20) * random.below(20);
+        let what = What {
+            size: random.below(5000),
+            ..What::plain(OperationKind::Read, DatasetId(3), object)
+        };
+        let record = OperationRecord::new(ended_ns, 0, &who, &what, 0, &[0; Stage::COUNT]);
+        (
+            record,
+            [client.into(), 3 << 64 | u128::from(object)],
+            what.size,
+        )
+    }
+
+    /// The model is a tree of all sums.
+    #[test]
+    fn keys_that_are_too_many_for_a_table_are_counted_as_a_tree_counts_them() {
+        let mut random = Random::new(21);
+        let recorder = FlightRecorder::of_segments(64 << 20, 1000);
+        recorder.use_processors(&Host::real(RealOptions::default()));
+        let drawn: Vec<_> = (0..20_000).map(|ns| any_record(&mut random, ns)).collect();
+        let records: Vec<OperationRecord> = drawn.iter().map(|(record, ..)| *record).collect();
+        recorder.take(&records);
+        for measure in [Measure::Operations, Measure::Bytes] {
+            let mut model = BTreeMap::<Key, u64>::new();
+            for (_, key, bytes) in &drawn {
+                let weight = if measure == Measure::Bytes { *bytes } else { 1 };
+                *model.entry(*key).or_default() += weight;
+            }
+            assert!(model.len() > 10 * TABLE_KEYS_MAX);
+            let by = [Field::Client, Field::File];
+            let query = Query {
+                range_ns: 0..20_000,
+                column_ns: 7000,
+                predicate: CompiledPredicate::always(),
+                breakdown: Breakdown::new(&by, None, measure).unwrap(),
+                keys_max: 25,
+            };
+            let answer = recorder.answer(&query).unwrap();
+            assert_eq!((answer.keys_found, answer.unranked), (model.len(), 0));
+            let sums: Vec<u64> = answer
+                .groups
+                .iter()
+                .map(|group| sum_of(&group.series))
+                .collect();
+            for (group, sum) in answer.groups.iter().zip(&sums) {
+                assert_eq!(model[&group.key], *sum);
+            }
+            let mut largest: Vec<u64> = model.values().copied().collect();
+            largest.sort_unstable_by_key(|sum| u64::MAX - sum);
+            assert_eq!(sums, largest[..25]);
+            assert_eq!(sum_of(&answer.total), model.values().sum::<u64>());
+            assert_eq!(
+                sum_of(&answer.total),
+                sums.iter().sum::<u64>() + sum_of(&answer.other)
+            );
+            assert_eq!(
+                answer.total.iter().map(|tally| tally.count).sum::<u64>(),
+                20_000
+            );
+        }
     }
 }
