@@ -141,8 +141,9 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         arguments.asks_for(served_files::NAME),
     );
     let is_served = blocks || files;
-    let is_of_programs = log_device || fence || streams || scans || is_served || !loads.is_empty();
-    if !is_of_programs && !parity && !checksums && !analytics {
+    let is_of_programs =
+        log_device || fence || streams || scans || is_served || analytics || !loads.is_empty();
+    if !is_of_programs && !parity && !checksums {
         let names = Load::ALL.map(|load| load.to_string()).join(", ");
         return Err(format!(
             "nothing has such a name: there are {names}, {}, {}, {}, {}, {}, {}, {}, parity, checksums",
