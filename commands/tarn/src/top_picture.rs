@@ -143,7 +143,12 @@ fn colour_of(cause: &str) -> &'static str {
         "cache_in_flight" => "\x1b[96m",
         "second_level" => "\x1b[34m",
         "disk" => RED,
+        "special" => "\x1b[94m",
+        "scan" => "\x1b[31;1m",
         "log" => "\x1b[33m",
+        "log_device" => "\x1b[93m",
+        "txg" => "\x1b[33;1m",
+        "lock" => "\x1b[95m",
         "throttled" => "\x1b[35m",
         "error" => "\x1b[91m",
         _ => "\x1b[37m",
@@ -169,7 +174,7 @@ fn causes(heat: &Answer, look: &Look) -> String {
 /// What the cache answered, up; what waited for a device, down, or upon it.
 fn plot(heat: &Answer, look: &Look) -> Vec<String> {
     let hits = sums_of(heat, &["cache_hit", "dirty", "cache_in_flight"]);
-    let misses = sums_of(heat, &["second_level", "disk"]);
+    let misses = sums_of(heat, &["second_level", "special", "disk", "scan"]);
     match look.is_stacked {
         true => stack(&hits, &misses, look),
         false => mirror(&hits, &misses, look),
