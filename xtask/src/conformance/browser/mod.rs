@@ -252,25 +252,24 @@ impl Scene {
 
     /// What the terminal says at the time.
     fn keep_words(&self, showing: &Showing) -> Outcome {
-        for (form, words) in [
-            ("top", &["top", "-b", "nfs.ops"][..]),
-            ("top-stacked", &["top", "-bs", "nfs.ops"]),
-        ] {
-            let text = output(self.instance.command("tarn").args(words))?;
-            let file = self.pictures.join(format!("{}-{form}.txt", showing.name));
-            fs::write(file, text)?;
+        let keep = |name: &str, told: String| -> Outcome {
+            let file = format!("terminal-{}{name}.txt", showing.name);
+            Ok(fs::write(self.pictures.join(file), told)?)
+        };
+        let say = |words: &[&str]| output(self.instance.command("tarn").args(words));
+        if showing.name == "cache" {
+            keep("", say(&["top", "-b", "nfs.ops"])?)?;
+            keep("-stacked", say(&["top", "-bs", "nfs.ops"])?)?;
         }
         let mut told = String::new();
         for statement in showing.statements {
-            let words = ["analytics", "query", statement];
-            let text = output(self.instance.command("tarn").args(words))?;
+            let text = say(&["analytics", "query", statement])?;
             told += &format!("$ tarn analytics query '{statement}'\n{text}\n");
         }
-        if !told.is_empty() {
-            let file = self.pictures.join(format!("{}-queries.txt", showing.name));
-            fs::write(file, told)?;
+        match told.is_empty() {
+            true => Ok(()),
+            false => keep("", told),
         }
-        Ok(())
     }
 }
 
