@@ -17,7 +17,7 @@ use tarn_terminal::{connection, json, output};
 
 /// Beside `-j`, options of `tarnd` under their own names.
 const START: Grammar = Grammar {
-    short: ":jc:n:f:l:d:b:t:e:k:a:y:z:w:u:r:s:",
+    short: ":jc:n:f:l:d:b:t:e:k:a:y:z:w:u:r:s:P:I:T:K:",
     long: &[
         ("json", "j"),
         ("cache-size", "c"),
@@ -38,6 +38,10 @@ const START: Grammar = Grammar {
         ("block-devices", "b"),
         ("web", "w"),
         ("web-name", "u"),
+        ("influx-push", "P"),
+        ("influx-interval", "I"),
+        ("influx-tags", "T"),
+        ("influx-token", "K"),
     ],
 };
 
@@ -180,6 +184,10 @@ fn start_options(arguments: &[String]) -> Result<(bool, Vec<String>), Failure> {
             "b" => handed_on.push(format!("--block-devices={value}")),
             "w" => handed_on.push(format!("--web={value}")),
             "u" => handed_on.push(format!("--web-name={value}")),
+            "P" => handed_on.push(format!("--influx-push={value}")),
+            "I" => handed_on.push(format!("--influx-interval={value}")),
+            "T" => handed_on.push(format!("--influx-tags={value}")),
+            "K" => handed_on.push(format!("--influx-token={}", absolute(&value)?)),
             flag => handed_on.push(format!("--{flag}")),
         }
     }

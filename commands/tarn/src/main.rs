@@ -7,6 +7,7 @@
 //! - `top`: the same as a picture that goes on; `top_picture`, `heat_map`, `hit_plot`: its parts
 //! - `export`: metrics and answers in the forms of other programs; `influx_program`: the same as
 //!   `zpool_influxdb`, by which name this program is called, too
+//! - `alert`: alerts
 //! - `daemon`: starting and stopping it by hand
 //! - `kstat_programs`: `zarcstat`, `zarcsummary` and `zilstat`, by which names this program is
 //!   called, too
@@ -14,6 +15,7 @@
 //! - `web`: where the page for browsers is, and the tokens to log in
 //! - `version`: the version of Tarn
 
+mod alert;
 mod analytics;
 mod analytics_tables;
 mod asked;
@@ -59,7 +61,9 @@ const SUBCOMMANDS: &[Subcommand] = &[
 \t    [--nbd-listen address:port] ...\n\
 \t    [--tls-certificate file --tls-key file [--tls-client-ca file]]\n\
 \t    [--nbd-tls off|on|require|verify] [--block-devices loop|none]\n\
-\t    [--web address:port|off] [--web-name name] ...\n",
+\t    [--web address:port|off] [--web-name name] ...\n\
+\t    [--influx-push url [--influx-interval seconds] [--influx-tags tags]\n\
+\t    [--influx-token file]]\n",
         run: Some(daemon::start),
     },
     Subcommand {
@@ -93,6 +97,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "export",
         usage: export::USAGE,
         run: Some(export::run),
+    },
+    Subcommand {
+        name: "alert",
+        usage: alert::USAGE,
+        run: Some(alert::run),
     },
     BLANK,
     Subcommand {
@@ -147,6 +156,11 @@ fn notes(subcommand: &str) -> String {
 \t                        whether volumes are block devices below /dev/zvol\n\
 \t--web address:port|off  where the page for browsers is served; 127.0.0.1:8470 unless given\n\
 \t--web-name name         a name by which browsers reach it\n\
+\t--influx-push url       metrics are pushed to this InfluxDB, by http\n\
+\t--influx-interval seconds\n\
+\t                        how often; every 10 seconds unless given\n\
+\t--influx-tags tags, --influx-token file\n\
+\t                        tags of what is pushed, and the token that it wants\n\
 \nThe command ends when the daemon answers, with its pools imported and mounted. One that\n\
 runs already is no error, unless options are given.\n\
 \nExit codes: 0 it runs, 1 it does not, 2 wrong usage.\n"
@@ -164,6 +178,7 @@ is told), 2 wrong usage.\n"
         "top" => top::NOTES.to_string(),
         "analytics" => analytics::NOTES.to_string(),
         "export" => export::NOTES.to_string(),
+        "alert" => alert::NOTES.to_string(),
         "web" => web::NOTES.to_string(),
         "kstat" => "\n\
 \t-c class  only groups of this class: misc or table\n\
@@ -243,6 +258,13 @@ mod tests {
         assert_eq!(code(&["tarn", "export", "-x"]), 2);
         assert_eq!(code(&["tarn", "export", "-f", "xml"]), 2);
         assert_eq!(code(&["tarn", "export", "-f", "prometheus", "nfs.ops"]), 2);
+        assert_eq!(code(&["tarn", "help", "alert"]), 0);
+        assert_eq!(code(&["tarn", "alert"]), 2);
+        assert_eq!(code(&["tarn", "alert", "add", "slow"]), 2);
+        assert_eq!(
+            code(&["tarn", "alert", "add", "slow", "p99", "x", ">", "10parsec"]),
+            2
+        );
         assert_eq!(code(&["tarn", "help", "iscsi"]), 0);
         assert_eq!(code(&["tarn", "iscsi"]), 2);
         assert_eq!(code(&["tarn", "iscsi", "frobnicate"]), 2);

@@ -7,37 +7,21 @@
 //! `ZEVENT_POOL`, `ZEVENT_VDEV_PATH` and so on, as `zed` names and formats them. So the scripts
 //! that send mail for OpenZFS send it here.
 //!
-//! A program that takes longer than ten seconds is killed. Pools never wait for a program: they
+//! `child_program.rs` says which may run, and for how long. Pools never wait for a program: they
 //! only post events, and what comes faster than programs run gives way in the ring.
-//!
-//! # Invariants
-//! - Only files are run that belong to the daemon's user or root, are executable, and are not
-//!   writable by others.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
+use crate::child_program::{self, may_run};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tarn_administration::event_values::{EventVariables, variables};
 use tarn_engine::Engine;
-
-/// How long a program may take.
-const PROGRAM_MAX: Duration = Duration::from_secs(10);
-
-/// Interval at which its end is looked for.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Most events that are taken at once.
 const EVENTS_MAX: usize = 64;
 
 /// How long the thread waits for the next event before it looks whether the daemon stops.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Where programs are looked for, when the daemon's environment does not say it.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Starts the thread, which ends when the engine stops. The folder need not exist yet.
 pub fn start(engine: &Arc<Engine>, folder: PathBuf, log: fn(&str)) -> std::io::Result<()> {
@@ -93,59 +77,12 @@ fn is_for(program: &str, event: &str) -> bool {
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
-fn may_run(metadata: &Metadata, own_uid: u32) -> bool {
-    let mode = metadata.mode();
-    let is_trusted = metadata.uid() == 0 || metadata.uid() == own_uid;
-    metadata.is_file() && is_trusted && mode & 0o100 != 0 && mode & 0o022 == 0
-}
-
 fn run_program(program: &Path, folder: &Path, event: &EventVariables) -> Result<(), String> {
-    let mut command = Command::new(program);
-    let path = std::env::var_os("PATH").unwrap_or_else(|| PATH.into());
-    let kept = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TARN_"));
-    command
-        .env_clear()
-        .envs(kept)
-        .env("PATH", path)
-        .env("IFS", " \t\n")
-        .envs([("ZPOOL", "zpool"), ("ZFS", "zfs"), ("ZDB", "zdb")])
-        .env("ZED_PID", std::process::id().to_string())
-        .env("ZED_ZEDLET_DIR", folder)
-        .envs(event.variables.iter().map(|(name, value)| (name, value)))
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0);
-    let mut child = command.spawn().map_err(|error| words(&error))?;
-    if wait(&mut child).map_err(|error| words(&error))? {
-        return Ok(());
-    }
-    // What it has started is in its group.
-    if let Some(group) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
-        let kill = rustix::process::Signal::KILL;
-        // It may have ended just now.
-        let _ = rustix::process::kill_process_group(group, kill);
-    }
-    let _ = child.wait();
-    let seconds = PROGRAM_MAX.as_secs();
-    Err(format!("killed, as it took longer than {seconds} seconds"))
-}
-
-/// Waits for the end of a program. False if it takes too long.
-fn wait(child: &mut Child) -> std::io::Result<bool> {
-    let began = Instant::now();
-    while child.try_wait()?.is_none() {
-        if began.elapsed() > PROGRAM_MAX {
-            return Ok(false);
-        }
-        std::thread::sleep(LOOK_INTERVAL);
-    }
-    Ok(true)
-}
-
-fn words(error: &std::io::Error) -> String {
-    tarn_engine::words_of(error)
+    let folder = folder.to_string_lossy();
+    let variables = event.variables.iter();
+    let variables = variables.map(|(name, value)| (name.as_str(), value.as_str()));
+    let place = [("ZED_ZEDLET_DIR", folder.as_ref())];
+    child_program::run(program, place.into_iter().chain(variables))
 }
 
 #[cfg(test)]

@@ -14,9 +14,12 @@
 //! stay in the cache file. When it is killed, the next start does the same imports. What it could
 //! not store is in its log and in `tarnd.unstored`, and its exit code reports that.
 
+mod alert_actions;
 mod background;
+mod child_program;
 mod event_programs;
 mod host;
+mod influx_push;
 mod lock;
 mod serve;
 mod web;
@@ -122,6 +125,20 @@ struct Arguments {
     /// several times
     #[arg(long, value_name = "NAME", value_parser = parse_domain)]
     web_name: Vec<String>,
+    /// Push metrics to this InfluxDB, by http: http://127.0.0.1:8086/write?db=tarn, or
+    /// /api/v2/write?org=...&bucket=...&precision=ns
+    #[arg(long, value_name = "URL", value_parser = parse_url)]
+    influx_push: Option<tarn_exports::PostTarget>,
+    /// Seconds between two pushes; 10 unless given
+    #[arg(long, value_name = "SECONDS", requires = "influx_push")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=3600))]
+    influx_interval: Option<u16>,
+    /// Tags of what is pushed: host=nas1,site=north
+    #[arg(long, value_name = "TAGS", requires = "influx_push", value_parser = parse_tags)]
+    influx_tags: Option<String>,
+    /// The file with the token of an InfluxDB that wants one
+    #[arg(long, value_name = "FILE", requires = "influx_push", value_parser = absolute)]
+    influx_token: Option<PathBuf>,
 }
 
 /// Exit code of a daemon that was told to stop and could not store everything. It differs from that
@@ -180,6 +197,16 @@ fn main() -> ExitCode {
                 Err(why) => return failed(&why),
             },
             web_names: arguments.web_name,
+            influx: arguments.influx_push.map(|target| influx_push::InfluxPush {
+                target,
+                interval: arguments
+                    .influx_interval
+                    .map_or(influx_push::INTERVAL, |seconds| {
+                        Duration::from_secs(seconds.into())
+                    }),
+                tags: arguments.influx_tags.unwrap_or_default(),
+                token: arguments.influx_token,
+            }),
         };
         match serve::run(&instance, options) {
             Err(error @ ServeError::NotStored) => {
@@ -274,6 +301,17 @@ fn web_of(given: Option<String>) -> Result<Web, String> {
 /// A path as it is for any folder: the daemon leaves that of its caller, and reads files again.
 fn absolute(path: &str) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| error.to_string())
+}
+
+/// Where metrics are pushed.
+fn parse_url(text: &str) -> Result<tarn_exports::PostTarget, tarn_exports::BadUrl> {
+    tarn_exports::PostTarget::parse(text)
+}
+
+/// Tags of lines that are pushed.
+fn parse_tags(text: &str) -> Result<String, String> {
+    let wrong = || format!("'{text}' are no tags, as host=nas1,site=north are");
+    tarn_exports::line_tags(text).ok_or_else(wrong)
 }
 
 /// A size as users type it.

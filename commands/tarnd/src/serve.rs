@@ -1,7 +1,9 @@
 //! The life of the daemon: lock, import, answer, stop.
 
+use crate::alert_actions;
 use crate::event_programs;
 use crate::host::{self, IdentityError};
+use crate::influx_push::{InfluxPush, Pushing};
 use crate::lock::{self, LockError};
 use crate::web::{Page, Web};
 use std::net::SocketAddr;
@@ -118,6 +120,8 @@ pub struct Options {
     pub web: Web,
     /// Names by which browsers reach it.
     pub web_names: Vec<String>,
+    /// Where metrics are pushed.
+    pub influx: Option<InfluxPush>,
 }
 
 /// Whether records of operations are kept.
@@ -203,7 +207,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         let files = options.tls.as_ref().map(|tls| &tls.files);
         Page::new(options.web, options.web_names, files, log)?
     };
-    let nbd_addresses = options.nbd_addresses;
+    let (nbd_addresses, influx) = (options.nbd_addresses, options.influx);
     let makes_block_devices = options.makes_block_devices;
     let (analytics, archive) = (options.analytics, options.archive);
     let options = EngineOptions {
@@ -241,7 +245,12 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
         nbd.offer_tls(tls, tls_use);
     }
     let served = match listen_for_volumes(&nbd, instance, &nbd_addresses) {
-        Ok(()) => answer(instance, engine.clone(), page),
+        Ok(()) => {
+            let administrator = Administrator::new(engine.clone());
+            let _alerts = start_alerts(&administrator);
+            let _pushing = influx.map(|influx| start_push(influx, &administrator));
+            answer(instance, engine.clone(), administrator, page)
+        }
         Err(error) => Err(error),
     };
     // Without the socket, new clients get an error at once instead of no answer.
@@ -315,7 +324,12 @@ fn end_on_broken_sync() {
 }
 
 /// Answers calls until a signal comes.
-fn answer(instance: &Instance, engine: Arc<Engine>, page: Page) -> Result<(), ServeError> {
+fn answer(
+    instance: &Instance,
+    engine: Arc<Engine>,
+    administrator: Arc<Administrator>,
+    page: Page,
+) -> Result<(), ServeError> {
     let failed = |cause| ServeError::Socket {
         path: instance.socket(),
         cause,
@@ -350,7 +364,6 @@ fn answer(instance: &Instance, engine: Arc<Engine>, page: Page) -> Result<(), Se
         let descriptors = descriptors.map_or(usize::MAX, |most| {
             usize::try_from(most).unwrap_or(usize::MAX)
         });
-        let administrator = Administrator::new(engine);
         let control = Control::new(administrator, owner_uid, descriptors);
         let stop_of_page = async move {
             let _ = stop_of_page.await;
@@ -372,7 +385,28 @@ fn listen(path: &Path) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Writes a line to the log.
+/// Starts looking at alerts. Pools are served without it where there is no room for a thread.
+fn start_alerts(administrator: &Arc<Administrator>) -> Option<alert_actions::Watching> {
+    let started = alert_actions::start(administrator.clone(), log);
+    let refused = |error| {
+        let words = tarn_engine::words_of(&error);
+        log(&format!("alerts are not looked at: {words}"));
+    };
+    started.map_err(refused).ok()
+}
+
+/// Starts pushing metrics. Pools are served without it where there is no room for a thread.
+fn start_push(influx: InfluxPush, administrator: &Arc<Administrator>) -> Option<Pushing> {
+    let started = influx.start(administrator.clone(), log);
+    let refused = |error| {
+        log(&format!(
+            "metrics are not pushed: {}",
+            tarn_engine::words_of(&error)
+        ));
+    };
+    started.map_err(refused).ok()
+}
+
 /// Starts the archive. Pools are served without it where it cannot be used.
 fn start_archive(engine: &Engine, instance: &Instance, archive: ArchiveUse) {
     if let ArchiveUse::Within { directory, bytes } = archive {
@@ -390,6 +424,7 @@ fn start_archive(engine: &Engine, instance: &Instance, archive: ArchiveUse) {
     }
 }
 
+/// Writes a line to the log.
 fn log(line: &str) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let seconds = now.map_or(0, |since| since.as_secs());

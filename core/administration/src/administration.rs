@@ -141,6 +141,12 @@ macro_rules! for_each_operation {
                 "Lists what is counted as operations come.";
             "analytics/events" analytics_events: analytics::Events => analytics::Happened,
                 "Lists what happened to pools in a time.";
+            "analytics/add-alert" analytics_add_alert: analytics::AddAlert => Done,
+                "Adds an alert, or replaces the one of its name.";
+            "analytics/remove-alert" analytics_remove_alert: analytics::RemoveAlert => Done,
+                "Removes an alert.";
+            "analytics/list-alerts" analytics_list_alerts: analytics::ListAlerts => analytics::Alerts,
+                "Lists the alerts, and how they are.";
             "analytics/state" analytics_state: analytics::State => analytics::RecorderState,
                 "Says what is kept of operations.";
             "analytics/catalogue" analytics_catalogue: analytics::Catalogue => analytics::Known,

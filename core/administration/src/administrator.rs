@@ -1,5 +1,6 @@
 //! The administrator: carries out commands on an engine, with the state that commands share.
 
+use crate::alerts::alert_rules::AlertRules;
 use crate::analytics::instrumented::Instrumented;
 use crate::analytics::wall_clock::WallClock;
 use crate::datasets::{Watched, WatchedReceive};
@@ -21,6 +22,9 @@ const INSTRUMENTED: Rank = Rank::new(tarn_host::ranks::ENGINE + 23, "instrumenta
 /// The difference of two clocks.
 const WALL_CLOCK: Rank = Rank::new(tarn_host::ranks::ENGINE + 24, "wall clock");
 
+/// Alerts, and how they are.
+const ALERTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 26, "alerts");
+
 /// Carries out the commands of `zpool` and `zfs` on the pools of an engine.
 pub struct Administrator {
     pub(crate) engine: Arc<Engine>,
@@ -34,6 +38,8 @@ pub struct Administrator {
     pub(crate) instrumented: Mutex<BTreeMap<u64, Instrumented>>,
     /// The time of day of operations.
     pub(crate) wall_clock: Mutex<WallClock>,
+    /// Alerts, and how they are.
+    pub(crate) alerts: Mutex<AlertRules>,
 }
 
 impl Administrator {
@@ -46,6 +52,7 @@ impl Administrator {
             watched_receives: Mutex::new(WATCHED_RECEIVES, BTreeMap::new()),
             instrumented: Mutex::new(INSTRUMENTED, BTreeMap::new()),
             wall_clock: Mutex::new(WALL_CLOCK, WallClock::default()),
+            alerts: Mutex::new(ALERTS, AlertRules::default()),
         })
     }
 }

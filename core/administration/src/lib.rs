@@ -16,6 +16,7 @@
 
 pub mod administration;
 mod administrator;
+mod alerts;
 mod analytics;
 mod bounded_text;
 mod call_record;
@@ -31,3 +32,4 @@ mod pools;
 mod service;
 
 pub use administrator::Administrator;
+pub use alerts::AlertWatch;

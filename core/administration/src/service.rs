@@ -516,6 +516,30 @@ impl Administration for Administrator {
         self.happened(call, &request)
     }
 
+    fn analytics_add_alert(
+        &self,
+        call: &Call,
+        request: analytics::AddAlert,
+    ) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.add_alert(call, request, operation))
+    }
+
+    fn analytics_remove_alert(
+        &self,
+        call: &Call,
+        request: analytics::RemoveAlert,
+    ) -> Result<Done, Refusal> {
+        self.remove_alert(call, &request)
+    }
+
+    fn analytics_list_alerts(
+        &self,
+        call: &Call,
+        request: analytics::ListAlerts,
+    ) -> Result<analytics::Alerts, Refusal> {
+        self.list_alerts(call, request)
+    }
+
     fn analytics_state(
         &self,
         _: &Call,

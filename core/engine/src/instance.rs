@@ -148,6 +148,11 @@ impl Instance {
         self.state.join("zed.d")
     }
 
+    /// The alerts.
+    pub fn alerts(&self) -> PathBuf {
+        self.state.join("alerts.json")
+    }
+
     /// Portals and initiators of iSCSI.
     pub fn iscsi(&self) -> PathBuf {
         self.state.join("iscsi.json")

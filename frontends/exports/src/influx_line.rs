@@ -75,6 +75,16 @@ impl Line {
     }
 }
 
+/// Tags as they are written into each line, `a=b,c=d`, if they are some and break no line.
+pub fn line_tags(text: &str) -> Option<String> {
+    let is_tag = |tag: &str| {
+        let parts = tag.split_once('=');
+        parts.is_some_and(|(name, value)| !name.is_empty() && !value.is_empty())
+    };
+    let is_plain = !text.contains(|character: char| character == ' ' || character.is_control());
+    (is_plain && text.split(',').all(is_tag)).then(|| text.to_owned())
+}
+
 /// A value of a tag. A line ends at a newline, whatever is before it: one in a value becomes a
 /// space. A backslash before a comma must not escape that.
 pub(crate) fn escaped(value: &str) -> String {
@@ -92,6 +102,14 @@ pub(crate) fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tags_that_would_break_lines_are_refused() {
+        assert_eq!(line_tags("host=a,site=b").as_deref(), Some("host=a,site=b"));
+        for wrong in ["", "host", "host=", "=a", "a=b,", "a=b c=d", "a=b\nx=1"] {
+            assert_eq!(line_tags(wrong), None, "{wrong:?}");
+        }
+    }
 
     #[test]
     fn names_are_escaped_and_numbers_have_their_type() {

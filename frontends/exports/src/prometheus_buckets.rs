@@ -76,6 +76,7 @@ pub(crate) fn native(histogram: &MetricHistogram, unit: MetricUnit) -> NativeHis
         }
         // Only the last bucket of ours, which has no end, overlaps more than two.
         let bound = bound_of(first);
+        assert!(low < end, "a bucket has values");
         let share = ((bound - low) / (end - low)).clamp(0.0, 1.0);
         let before = part_of(*count, share);
         add(first, before);

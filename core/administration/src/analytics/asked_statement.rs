@@ -9,10 +9,10 @@ use tarn_archive::Sampled;
 use tarn_probe::Operation;
 
 /// What is asked.
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// With the filter.
-    pub(super) statement: Statement,
-    pub(super) predicate: CompiledPredicate,
+    pub(crate) statement: Statement,
+    pub(crate) predicate: CompiledPredicate,
     pub(super) names: ValueNames,
 }
 
@@ -24,7 +24,7 @@ pub(super) fn invalid(statement: &str, why: impl Into<String>) -> Refusal {
 
 impl Administrator {
     /// Refuses a caller that may not see names.
-    pub(super) fn may_see_names(&self, call: &Call) -> Result<(), Refusal> {
+    pub(crate) fn may_see_names(&self, call: &Call) -> Result<(), Refusal> {
         if self.trusts(&call.caller) {
             return Ok(());
         }
@@ -46,7 +46,7 @@ impl Administrator {
     }
 
     /// Understands a statement and a filter.
-    pub(super) fn understand(
+    pub(crate) fn understand(
         &self,
         text: &str,
         filter: Option<&serde_json::Value>,

@@ -34,6 +34,8 @@ impl Administrator {
         let posted = ring.iter().filter_map(|event| told(&event.list));
         let mut events = joined_scans(posted.collect());
         events.extend(txgs(clock));
+        let now_ms = clock.unix_ms(self.engine.host.monotonic_ns());
+        events.extend(self.alerts.lock().happened(now_ms));
         events.retain(|event| is_within(event, &range_ms));
         events.sort_by(|a, b| (a.at_ms, &a.kind, &a.text).cmp(&(b.at_ms, &b.kind, &b.text)));
         let extra = events.len().saturating_sub(EVENTS_MAX);

@@ -4,6 +4,10 @@
 //! statement is `nfs.ops[op=read][client]:latency`; a filter is a predicate as JSON, which is added
 //! to those of the statement.
 
+pub use super::alerts::{
+    AddAlert, Alert, AlertChange, AlertMeasure, AlertNotice, AlertSide, AlertState, AlertStatus,
+    Alerts, ListAlerts, RemoveAlert,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -413,7 +417,7 @@ pub struct Event {
     /// When it ended, if it took time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<u64>,
-    /// `txg`, `scrub`, `resilver`, `snapshot`, `import`, `fault` or `history`.
+    /// `txg`, `scrub`, `resilver`, `snapshot`, `import`, `fault`, `history` or `alert`.
     pub kind: String,
     /// The pool.
     pub pool: String,

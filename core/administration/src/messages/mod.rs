@@ -11,6 +11,7 @@
 //! Fields are only added, with `#[serde(default)]`; unknown fields are ignored.
 
 pub mod activities;
+pub mod alerts;
 pub mod analytics;
 pub mod checkpoint;
 pub mod condition;

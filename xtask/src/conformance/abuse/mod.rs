@@ -96,6 +96,7 @@ const READING: &[&str] = &[
     "history",
     "iostat",
     "kstat",
+    "metrics",
     "plan-send",
     "read-token",
     "watch-",
