@@ -4,9 +4,10 @@
 //! # Mechanism
 //! A load of files on a mount and of blocks over NBD is done; then it is quiet. Two Prometheus
 //! scrape the daemon meanwhile: one takes text, one native histograms. Into an InfluxDB go the
-//! metrics, and the columns of a statement. All are asked for the operations, their bytes, their
-//! time and those below a bound, by protocol; `tarn analytics query` says what is right. The answer
-//! of ours must be the same before and after, so that nothing came between.
+//! metrics, as the daemon pushes them and as `tarn export` prints them, and the columns of a
+//! statement. All are asked for the operations, their bytes, their time and those below a bound, by
+//! protocol; `tarn export` of a statement says what is right. The answer of ours must be the same
+//! before and after, so that nothing came between.
 //!
 //! The names that the dashboard for Grafana asks for must all be there.
 
@@ -45,14 +46,15 @@ const PROTOCOLS: [&str; 2] = ["fuse", "nbd"];
 /// Serves, loads, and compares.
 pub fn metrics(seed: u64, keep: bool) -> Outcome {
     let packages = unpack_debian(&target().join("collectors"), &PACKAGES, Source::Release)?;
-    let scene = Scene::make(packages.root().join("usr/bin"))?;
+    let collectors = packages.root().join("usr/bin");
+    // The daemon's folder is made anew with it, so this one is beside it.
+    let database = scratch("conformance-metrics-influx");
+    let _ = fs::remove_dir_all(&database);
+    let influx = InfluxDb::start(&collectors.join("influxd"), &database)?;
+    let scene = Scene::make(collectors, influx.port)?;
     let _watchdog = scene.instance.watchdog("metrics", Duration::from_secs(300));
     let text = scene.prometheus("text", false)?;
     let native = scene.prometheus("native", true)?;
-    let influx = InfluxDb::start(
-        &scene.collectors.join("influxd"),
-        &scene.folder.join("influx"),
-    )?;
     scene.load(seed)?;
     scene.compare_prometheus(&text, &native)?;
     scene.compare_influx(&influx)?;
@@ -60,10 +62,13 @@ pub fn metrics(seed: u64, keep: bool) -> Outcome {
     scene.expect_refusals()?;
     scene.instance.must("zpool", &["export", POOL])?;
     let folder = scene.folder.clone();
-    drop(scene);
+    drop((scene, influx));
     match keep {
         true => Ok(()),
-        false => remove_folder(&folder),
+        false => {
+            fs::remove_dir_all(&database)?;
+            remove_folder(&folder)
+        }
     }
 }
 
@@ -86,12 +91,20 @@ struct Sums {
 }
 
 impl Scene {
-    fn make(collectors: PathBuf) -> Outcome<Scene> {
+    fn make(collectors: PathBuf, influx: u16) -> Outcome<Scene> {
         let folder = scratch("conformance-metrics");
         let (instance, port) = (Instance::new(&programs(), &folder)?, free_port()?);
         let address = format!("127.0.0.1:{port}");
         let nfs = free_port()?.to_string();
-        instance.start_daemon(&["--web", &address, "--nfs-port", &nfs], START_LIMIT)?;
+        let push = format!("http://127.0.0.1:{influx}/write?db=tarn");
+        let words = [
+            ["--web", &address],
+            ["--nfs-port", &nfs],
+            ["--influx-push", &push],
+            ["--influx-interval", "1"],
+            ["--influx-tags", "host=pushed"],
+        ];
+        instance.start_daemon(&words.concat(), START_LIMIT)?;
         let image = folder.join("image");
         File::create(&image)?.set_len(2 << 30)?;
         let mount = folder.join("mount").display().to_string();
@@ -295,23 +308,28 @@ impl Scene {
             let number =
                 |query: String| -> Outcome<f64> { Ok(influx.number(&query)?.unwrap_or_default()) };
             let is_of = format!("\"protocol\" = '{protocol}'");
-            let last = |field: &str, measurement: &str, more: &str| {
+            let last = |host: &str, field: &str, measurement: &str, more: &str| {
                 number(format!(
                     "SELECT sum(c) FROM (SELECT last(\"{field}\") AS c FROM {measurement} \
-                     WHERE {is_of}{more} GROUP BY *)"
+                     WHERE {is_of} AND \"host\" = '{host}'{more} GROUP BY *)"
                 ))
             };
-            let below =
-                (10..=17).map(|power| format!("\"le\" = '{:?}'", f64::from(1 << power) / 1e9));
+            let below = (10..=17).map(|power| {
+                let bound = f64::from(1 << power) / 1e9;
+                format!("\"le\" = '{bound:?}'")
+            });
             let below = format!(" AND ({})", below.collect::<Vec<_>>().join(" OR "));
-            self.await_equal(protocol, "InfluxDB, metrics", || {
-                Ok(Sums {
-                    operations: last("count", latency, "")?,
-                    bytes: last("value", "\"tarn_operation_bytes\"", "")?,
-                    seconds: last("sum", latency, "")?,
-                    below: last("bucket", latency, &below)?,
-                })
-            })?;
+            // What tarn export printed once, and what the daemon pushes each second.
+            for host in ["here", "pushed"] {
+                self.await_equal(protocol, &format!("InfluxDB, {host}"), || {
+                    Ok(Sums {
+                        operations: last(host, "count", latency, "")?,
+                        bytes: last(host, "value", "\"tarn_operation_bytes\"", "")?,
+                        seconds: last(host, "sum", latency, "")?,
+                        below: last(host, "bucket", latency, &below)?,
+                    })
+                })?;
+            }
             let sum = |field: &str, statistic: &str| {
                 number(format!(
                     "SELECT sum(\"{field}\") FROM \"all.{statistic}\" WHERE {is_of}"
