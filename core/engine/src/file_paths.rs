@@ -12,7 +12,7 @@
 //! - A pool that does not answer is not waited for: its files have the paths that are known.
 
 use crate::engine::{Engine, OpenPool};
-use crate::files::{Credentials, FileSystem, ObjectId, Tree};
+use crate::files::{ControlEntry, Credentials, FileSystem, ObjectId, Tree};
 use crate::known_paths::FileKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
@@ -82,7 +82,7 @@ impl Engine {
             for (place, object) in objects.iter().enumerate() {
                 let file = (id, *object);
                 let path = match &read {
-                    Some(read) => match &read.paths[place] {
+                    Some(read) => match read.paths[place].as_deref().or(control_path(*object)) {
                         Some(path) => {
                             let path = joined(&read.prefix, path);
                             known.keep(file, &path);
@@ -257,6 +257,16 @@ fn object_set(
     match is_same {
         true => contents::objset(&found).ok(),
         false => None,
+    }
+}
+
+/// The path of a directory that is not stored.
+fn control_path(object: u64) -> Option<&'static [u8]> {
+    match ControlEntry::of(ObjectId::new(object))? {
+        ControlEntry::Root => Some(b"/.zfs"),
+        ControlEntry::Snapshots => Some(b"/.zfs/snapshot"),
+        // Its root has the path, in its own file system.
+        ControlEntry::Snapshot(_) => None,
     }
 }
 

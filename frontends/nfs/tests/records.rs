@@ -223,6 +223,11 @@ fn what_is_read_in_a_snapshot_is_counted_for_the_snapshot() {
     let by_file = counted(&bench, &analytics, "nfs.ops[op=read][file]");
     let expected = [(path("f"), 1), (path(".zfs/snapshot/s/f"), 3)];
     assert_eq!(by_file, BTreeMap::from(expected));
+    let looked_up = counted(&bench, &analytics, "nfs.ops[op=lookup][file]");
+    assert_eq!(
+        (looked_up[&path(".zfs")], looked_up[&path(".zfs/snapshot")]),
+        (1, 1)
+    );
     let of_file = format!("nfs.ops[op=read][file=\"{}\"]", path(".zfs/snapshot/s/f"));
     let of_file = counted(&bench, &analytics, &(of_file + "[dataset]"));
     assert_eq!(of_file["tank/a@s"], 3);
