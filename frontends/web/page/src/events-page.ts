@@ -1,7 +1,8 @@
 // What happened to pools: the events that `zpool events` lists, newest first.
 
+import { AlertsCard } from "./alerts-card";
 import { ask } from "./client";
-import { dialog, messageOf } from "./dialogs";
+import { dialog, mayChange, messageOf } from "./dialogs";
 import { button, fill, h } from "./dom";
 import { dateTime } from "./units";
 
@@ -19,14 +20,20 @@ interface EventRecord {
 const ANSWERS_MAX = 40;
 
 export class EventsPage {
-  readonly element = h("div");
+  private readonly alerts = new AlertsCard();
+  private readonly events = h("div");
+  readonly element = h("div", {}, this.alerts.element, this.events);
+  private timer = 0;
 
   begin(): void {
     void this.load();
+    if (!mayChange()) return;
+    void this.alerts.load();
+    this.timer = window.setInterval(() => void this.alerts.load(), 5000);
   }
 
   end(): void {
-    this.element.replaceChildren();
+    clearInterval(this.timer);
   }
 
   private async load(): Promise<void> {
@@ -40,13 +47,13 @@ export class EventsPage {
         dropped += reply.dropped ?? 0;
       }
       events.reverse();
-      fill(this.element, h("section", { class: "card" },
+      fill(this.events, h("section", { class: "card" },
         h("header", {}, h("h2", {}, `${events.length} events`), dropped ? h("span", {}, `${dropped} older ones were dropped`) : null,
           h("span", { class: "end" }, button("refresh", () => void this.load()))),
         events.length ? h("table", {}, h("thead", {}, h("tr", {}, ["time", "class", "pool", "more"].map((text) => h("th", { scope: "col" }, text)))),
           h("tbody", {}, events.slice(0, 1000).map((event) => this.line(event)))) : h("p", { class: "hint" }, "There are none.")));
     } catch (error) {
-      fill(this.element, h("p", { class: "bad", role: "alert" }, messageOf(error)));
+      fill(this.events, h("p", { class: "bad", role: "alert" }, messageOf(error)));
     }
   }
 

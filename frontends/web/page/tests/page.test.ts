@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Answer, Series } from "../src/contract";
 import { cellsWithin, domainOf, normalizer, placeOf, rasterize, steadied, valueAt } from "../src/heat-map";
+import { thresholdOf } from "../src/alerts-card";
 import { clusters } from "../src/event-strip";
 import { stripOf } from "../src/heat-painter";
 import { differences, hitsAndMisses } from "../src/line-chart";
@@ -132,6 +133,13 @@ test("events that would lie upon each other are one button", () => {
   const mark = (at_ms: number) => ({ at_ms, kind: "history", pool: "tank", text: "" });
   const found = clusters([mark(50), mark(0), mark(10), mark(19), mark(20)], (ms) => ms);
   assert.deepEqual(found.map((marks) => marks.map((one) => one.at_ms)), [[0, 10, 19], [20], [50]]);
+});
+
+test("thresholds are numbers, or times in nanoseconds", () => {
+  assert.equal(thresholdOf("10ms"), 1e7);
+  assert.equal(thresholdOf(" 0.5 "), 0.5);
+  assert.equal(thresholdOf("2s"), 2e9);
+  for (const text of ["", "ms", "-1", "1 h", "1e3"]) assert.equal(thresholdOf(text), undefined, text);
 });
 
 test("a range of values stays while it fits", () => {
