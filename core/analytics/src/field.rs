@@ -163,6 +163,14 @@ impl Cause {
 
     /// The cause of an operation with these outcomes.
     pub fn of(outcome_bits: u64) -> Cause {
+        let [low, high, ..] = outcome_bits.to_le_bytes();
+        let causes = causes();
+        let number = causes[0][usize::from(low)].max(causes[1][usize::from(high)]);
+        Cause::ALL[usize::from(number)]
+    }
+
+    /// The cause that weighs most of all whose outcomes these are.
+    fn heaviest(outcome_bits: u64) -> Cause {
         let is_cause = |cause: &Cause| {
             (cause.outcome()).is_none_or(|outcome| has_outcome(outcome_bits, outcome))
         };
@@ -349,7 +357,8 @@ impl Field {
 fn causes() -> &'static [[u8; 256]; 2] {
     static CAUSES: OnceLock<[[u8; 256]; 2]> = OnceLock::new();
     CAUSES.get_or_init(|| {
-        let cause = |bits: u64| u8::try_from(Cause::of(bits).number()).expect("causes are few");
+        let cause = |bits: u64| u8::try_from(Cause::heaviest(bits).number());
+        let cause = |bits: u64| cause(bits).expect("causes are few");
         let of_byte = |shift: u32| {
             let mut causes = [0; 256];
             for (byte, number) in (0..).zip(&mut causes) {
@@ -445,8 +454,10 @@ mod tests {
             if place == 255 {
                 batch.set_length(256);
                 Field::Cause.fill_numbers(&batch, &mut numbers);
-                let expected = (0..256).map(|place| Field::Cause.number(&batch, place));
+                let outcomes = batch.numbers(Column::Outcome).iter();
+                let expected = outcomes.map(|bits| Cause::heaviest(*bits).number());
                 assert!(expected.eq(numbers));
+                assert_eq!(Cause::of(bits), Cause::heaviest(bits));
             }
         }
         for (number, cause) in Cause::ALL.into_iter().enumerate() {

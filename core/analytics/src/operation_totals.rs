@@ -116,8 +116,8 @@ impl OperationTotal {
         self.bytes = self.bytes.wrapping_add(record.size.into());
         let cause = Cause::of(record.outcome_bits().into());
         self.errors += u64::from(record.is_marked(tarn_probe::Outcome::Error));
-        let place = Cause::ALL.iter().position(|known| *known == cause);
-        self.causes[place.expect("each cause is in the list of them")] += 1;
+        let place = usize::try_from(cause.number()).expect("causes are few");
+        self.causes[place] += 1;
     }
 }
 
