@@ -19,7 +19,6 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tarn_block::{Block, GivenForm};
 use tarn_host::buffer::Buffer;
@@ -235,38 +234,35 @@ impl Object {
         self.check_plain()?;
         let mut base: Option<Arc<Buffer>> = None;
         let is_whole = old == Old::Overwritten;
-        let mut is_looked_up = false;
+        self.look_up_parent(tx, block, old, operation)?;
         loop {
             let mut state = self.alive()?;
             self.check_reach(&state, block)?;
-            if let Some(pending) = state.pending.back()
+            let held = state.take_held(block);
+            if let Some(pending) = state.pending.back_mut()
                 && pending.txg == tx.txg()
                 && pending.blocks.contains_key(&block)
             {
-                self.change_dirty(&mut state, block, is_whole, |bytes| {
-                    change(&mut bytes[part])
-                });
+                // It may be the same buffer, which is changed in place.
+                drop(held);
+                self.note_block_changes(pending, block);
+                if let Some(buffer) = pending.blocks.get_mut(&block) {
+                    if is_whole && Arc::get_mut(buffer).is_none() {
+                        // A reader or the log has it: nothing of it is wanted here.
+                        *buffer = Arc::new(Buffer::for_overwrite(buffer.len()));
+                    }
+                    change(&mut Arc::make_mut(buffer)[part]);
+                }
+                pending.passing.remove(&block);
                 return Ok(());
             }
-            if !is_looked_up {
-                drop(state);
-                self.look_up_parent(tx, block, old, operation)?;
-                is_looked_up = true;
-                continue;
-            }
-            let held = state.take_held(block);
             let size = state.newest.block_size.to_usize();
-            // What is held is as new as what a group has, and may be a copy of its own already;
-            // what was read here may be older.
-            let is_data = matches!(state.newest_of(block), Newest::Data(_));
-            let read = base.take().filter(|_| !is_data);
-            let old = read.or(held).filter(|_| !is_whole);
+            let old = base.take().or(held).filter(|_| !is_whole);
             let mut buffer = match (state.newest_of(block), old) {
                 (Newest::Data(_), _) | (Newest::Unknown | Newest::Cloned(_), None) if is_whole => {
                     Arc::new(Buffer::for_overwrite(size))
                 }
-                (Newest::Data(_), Some(held)) => held,
-                (Newest::Data(older), None) => older.clone(),
+                (Newest::Data(older), _) => older.clone(),
                 (Newest::Sealed, _) => return Err(self.is_encrypted_error()),
                 (Newest::Freed, _) => Arc::new(Buffer::zeroed(size)),
                 (Newest::Unknown | Newest::Cloned(_), Some(base)) => base,
@@ -286,29 +282,6 @@ impl Object {
             self.put_buffer(&mut state, tx, block, buffer);
             return Ok(());
         }
-    }
-
-    /// Changes a block that this group has changed already.
-    fn change_dirty(
-        &self,
-        state: &mut ObjectState,
-        block: u64,
-        is_whole: bool,
-        change: impl FnOnce(&mut [u8]),
-    ) {
-        // It may be the same buffer, which is changed in place.
-        drop(state.take_held(block));
-        let pending = state.pending.back_mut().expect("the group has changes");
-        self.note_block_changes(pending, block);
-        pending.passing.remove(&block);
-        let buffer = pending.blocks.get_mut(&block);
-        let buffer = buffer.expect("the group has changed the block");
-        if is_whole && Arc::get_mut(buffer).is_none() {
-            // A reader or the log has it: nothing of it is wanted here.
-            *buffer = Arc::new(Buffer::for_overwrite(buffer.len()));
-        }
-        let buffer: &mut Buffer = Arc::make_mut(buffer);
-        change(buffer);
     }
 
     /// The contents of a block, to be changed: in little-endian order, as everything we write.
@@ -610,7 +583,7 @@ impl Object {
             Newest::Freed => None,
             Newest::Unknown | Newest::Cloned(_) => contents,
         };
-        self.note_block_size(&mut state, size);
+        state.newest.block_size = size;
         let newest = state.newest.clone();
         self.pending_for(&mut state, tx).shape = newest;
         if let Some(buffer) = newer {
@@ -645,7 +618,6 @@ impl Object {
         pending.passing.remove(&0);
         pending.dirty_bytes = pending.dirty_bytes - before + after;
         state.newest.block_size = size;
-        self.block_bytes.store(size.get(), Ordering::Release);
         pending.shape = state.newest.clone();
         let txgs = &self.context.env.txgs;
         txgs.add_dirty(after.saturating_sub(before));

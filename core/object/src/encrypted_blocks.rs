@@ -177,7 +177,7 @@ impl Object {
         if form.bonus_length > form.bonus_room.len() || form.bonus_room.len() > room {
             return Err(self.bonus_too_large(room, form.bonus_room.len()));
         }
-        self.note_block_size(&mut state, form.block_size);
+        state.newest.block_size = form.block_size;
         state.newest.indirect_shift = form.indirect_shift;
         state.newest.bonus_type = form.bonus_type;
         state.newest.bonus = form.bonus_room[..form.bonus_length].into();

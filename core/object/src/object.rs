@@ -23,7 +23,7 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -60,8 +60,6 @@ pub struct Object {
     pub(crate) id: ObjectId,
     pub(crate) itself: Weak<Object>,
     pub(crate) state: Mutex<ObjectState>,
-    /// The newest size of its blocks, in bytes, for reading it without the lock.
-    pub(crate) block_bytes: AtomicU64,
     /// Whether it was looked up since the table last considered dropping it.
     pub(crate) was_used: AtomicBool,
     pub(crate) last_read: LastRead,
@@ -238,7 +236,6 @@ impl Object {
             context,
             id,
             itself: itself.clone(),
-            block_bytes: AtomicU64::new(dnode.data_block_size.get()),
             state: Mutex::new(
                 ranks::OBJECT,
                 ObjectState {
@@ -315,13 +312,7 @@ impl Object {
 
     /// The size of its blocks.
     pub fn block_size(&self) -> LogicalSize {
-        LogicalSize::new(self.block_bytes.load(Ordering::Acquire))
-    }
-
-    /// Has its blocks be of another size.
-    pub(crate) fn note_block_size(&self, state: &mut ObjectState, size: LogicalSize) {
-        state.newest.block_size = size;
-        self.block_bytes.store(size.get(), Ordering::Release);
+        self.state.lock().newest.block_size
     }
 
     /// Its highest block.

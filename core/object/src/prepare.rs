@@ -21,16 +21,12 @@
 //!   has the block.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use tarn_ondisk::units::{BlockId, Level};
 use tarn_probe::Operation;
 
 use crate::error::ObjectError;
 use crate::object::{Newest, Object};
-
-/// In how many blocks at most it is looked whether they need to be prepared at all. A guess.
-const LOOKED_AT_MAX: u64 = 16;
 
 /// The contents that a change of an object needs, held until the change is made.
 #[derive(Debug)]
@@ -62,9 +58,6 @@ impl Object {
         if length == 0 || self.context.is_sealed() {
             return Ok(prepared);
         }
-        if self.is_changed_already(offset, end)? {
-            return Ok(prepared);
-        }
         let block_size = self.block_size().get();
         prepared.grow(end, operation)?;
         let (first, last) = (offset / block_size, (end - 1) / block_size);
@@ -77,20 +70,6 @@ impl Object {
         }
         self.look_up_pointers(first..last.saturating_add(1), operation)?;
         Ok(prepared)
-    }
-
-    /// Whether the open txg has all blocks of a small range. Where it closes before they are
-    /// changed, the change finds them with the txg that was open.
-    fn is_changed_already(&self, offset: u64, end: u64) -> Result<bool, ObjectError> {
-        let open = self.context.env.txgs.open_txg();
-        let state = self.alive()?;
-        let block_size = state.newest.block_size.get();
-        let mut blocks = offset / block_size..end.div_ceil(block_size);
-        let pending = state.pending.back().filter(|pending| pending.txg == open);
-        let is_small = blocks.end - blocks.start <= LOOKED_AT_MAX;
-        Ok(is_small
-            && pending
-                .is_some_and(|pending| blocks.all(|block| pending.blocks.contains_key(&block))))
     }
 
     /// Reads what an object needs to grow to `end`: its only block, if that becomes larger.
@@ -187,8 +166,7 @@ impl<'a> PreparedChange<'a> {
 
     /// Reads and holds the newest contents of a block, if it has any.
     fn hold(&mut self, block: u64, operation: &Operation) -> Result<(), ObjectError> {
-        let open = self.object.context.env.txgs.open_txg();
-        let (number, in_memory) = {
+        let number = {
             let mut state = self.object.alive()?;
             let in_memory = match state.newest_of(block) {
                 Newest::Data(buffer) => Some(buffer.clone()),
@@ -199,27 +177,17 @@ impl<'a> PreparedChange<'a> {
             let number = state.held.announce(block);
             let free = self.numbers.iter_mut().find(|slot| slot.is_none());
             *free.expect("three at most are held") = Some(number);
-            let newest = state.pending.back().filter(|pending| pending.txg == open);
-            if let Some(contents) = &in_memory
-                && newest.is_some_and(|pending| pending.blocks.contains_key(&block))
-            {
-                // It is changed in place.
-                state.held.hold(number, contents.clone());
+            if let Some(contents) = in_memory {
+                state.held.hold(number, contents);
                 return Ok(());
             }
-            (number, in_memory)
+            number
         };
-        let contents = match in_memory {
-            Some(contents) => contents,
-            None if self.object.has_block(BlockId::from(block), operation)? => {
-                (self.object).read_to_change(BlockId::from(block), operation)?
-            }
-            None => return Ok(()),
-        };
-        // The copy that is changed is made here, without a lock: the cache has the other, or a txg
-        // that is being stored.
-        let own = Arc::new((*contents).clone());
-        self.object.alive()?.held.hold(number, own);
+        let block = BlockId::from(block);
+        if self.object.has_block(block, operation)? {
+            let contents = self.object.read_to_change(block, operation)?;
+            self.object.alive()?.held.hold(number, contents);
+        }
         Ok(())
     }
 }

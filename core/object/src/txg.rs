@@ -41,7 +41,6 @@ use crate::in_flight::{GROUPS, slot_of};
 use crate::objset::ObjectSet;
 use crate::ranks;
 use crate::tx::{OpenTx, SyncTx, TxEstimate, Urgency};
-use crate::txg_gate::Gate;
 
 /// Dirty bytes before the cache has to shrink for them. A guess: the dirty data of a pool with fast
 /// devices under steady load.
@@ -145,13 +144,13 @@ pub struct Txgs {
     dirty_bytes: AtomicU64,
     /// What the open group has made dirty. What holders of the one before add late counts here: it
     /// is a hint.
-    pub(crate) group_bytes: AtomicU64,
+    group_bytes: AtomicU64,
     /// What indirect log writes have written of the open group and was changed since: places that
     /// are in use until it is stored.
-    pub(crate) superseded_bytes: AtomicU64,
+    superseded_bytes: AtomicU64,
     /// How much more than otherwise the open group may have dirty, because commits are likely to
     /// write it early.
-    pub(crate) early_bytes: AtomicU64,
+    early_bytes: AtomicU64,
     counts: Counters,
     /// What each group that is not stored takes at worst: see [`in_flight`](crate::in_flight).
     in_flight: [AtomicU64; GROUPS],
@@ -161,8 +160,6 @@ pub struct Txgs {
     filling_since_ns: AtomicU64,
     /// How much time the group that is being stored has.
     pace: Arc<Pace>,
-    /// Shut while a group is quiesced, and while the pool cannot be written.
-    gate: Gate,
     state: Mutex<State>,
     /// Something in the state has changed that others may wait for.
     changed: Condvar,
@@ -205,6 +202,7 @@ struct State {
     wanted_open: Txg,
     /// How many threads wait for a group to be stored or open.
     waiters: u64,
+    holds: u64,
     is_quiescing: bool,
     suspended: Option<FailMode>,
     is_stopped: bool,
@@ -232,7 +230,6 @@ impl Txgs {
             lent: OnceLock::new(),
             filling_since_ns: AtomicU64::new(0),
             pace: Arc::default(),
-            gate: Gate::new(stored),
             state: Mutex::new(
                 ranks::TXG,
                 State {
@@ -241,6 +238,7 @@ impl Txgs {
                     wanted: Txg::ZERO,
                     wanted_open: Txg::ZERO,
                     waiters: 0,
+                    holds: 0,
                     is_quiescing: false,
                     suspended: None,
                     is_stopped: false,
@@ -264,7 +262,7 @@ impl Txgs {
     #[doc(alias = "spa_claim_max_txg")]
     pub fn skip_to(&self, txg: Txg) {
         let mut state = self.state.lock();
-        let is_untouched = self.gate.holds() == 0 && state.open == state.stored.next();
+        let is_untouched = state.holds == 0 && state.open == state.stored.next();
         assert!(
             is_untouched && state.dirty_sets.is_empty(),
             "groups are skipped before any is begun"
@@ -272,7 +270,6 @@ impl Txgs {
         if txg > state.stored {
             state.stored = txg;
             state.open = txg.next();
-            self.publish(&state);
         }
     }
 
@@ -289,14 +286,6 @@ impl Txgs {
         operation: &Operation,
     ) -> Result<OpenTx, AssignError> {
         let is_throttled = estimate.urgency == Urgency::Throttled;
-        let is_delayed =
-            || self.dirty_bytes() >= self.limits.dirty_bytes_max || self.delay_ns() > 0;
-        if !(is_throttled && is_delayed())
-            && let Some(txg) = self.gate.enter()
-        {
-            self.counts.assigned.increment();
-            return Ok(OpenTx::new(txg, self.clone()));
-        }
         let mut state = self.state.lock();
         let mut timer = None;
         let mut was_delayed = !is_throttled;
@@ -314,10 +303,9 @@ impl Txgs {
             let is_full = is_throttled && self.dirty_bytes() >= self.limits.dirty_bytes_max;
             let must_wait = state.suspended.is_some() || state.is_quiescing || is_full;
             if !must_wait && (was_delayed || self.delay_ns() == 0) {
-                let txg = self.gate.enter();
-                let txg = txg.expect("the gate is open where no group is quiesced");
+                state.holds += 1;
                 self.counts.assigned.increment();
-                return Ok(OpenTx::new(txg, self.clone()));
+                return Ok(OpenTx::new(state.open, self.clone()));
             }
             timer.get_or_insert_with(|| operation.stage(Stage::TxWait));
             self.pace.hurry();
@@ -374,28 +362,22 @@ impl Txgs {
 
     /// A hold on the open group is given back.
     pub(crate) fn release(&self) {
-        if self.gate.leave() {
-            // The thread that waits has looked under the lock.
-            let _state = self.state.lock();
+        let mut state = self.state.lock();
+        assert!(state.holds > 0, "a hold is dropped once");
+        state.holds -= 1;
+        if state.holds == 0 && state.is_quiescing {
             self.changed.notify_all();
         }
     }
 
-    /// Shuts or opens the gate by the state, and tells the numbers of the groups.
-    fn publish(&self, state: &State) {
-        self.gate.set_txgs(state.open, state.stored);
-        let is_shut = state.is_quiescing || state.suspended.is_some() || state.is_stopped;
-        self.gate.set_shut(is_shut);
-    }
-
     /// The open group.
     pub fn open_txg(&self) -> Txg {
-        self.gate.open_txg()
+        self.state.lock().open
     }
 
     /// The newest group that is stored.
     pub fn stored_txg(&self) -> Txg {
-        self.gate.stored_txg()
+        self.state.lock().stored
     }
 
     /// How many bytes wait to be stored.
@@ -458,6 +440,35 @@ impl Txgs {
         }
     }
 
+    /// Indirect log writes have written so many bytes of the open group: storing it takes so much
+    /// less.
+    pub(crate) fn note_written_early(&self, bytes: u64) {
+        let less = |sum: u64| Some(sum.saturating_sub(bytes));
+        let _ = (self.group_bytes).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// So many bytes of the open group that were written early have changed: they are to be written
+    /// again, and their place is in use until the group is stored.
+    pub(crate) fn note_superseded(&self, bytes: u64) {
+        self.group_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.superseded_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A commit of so many bytes has come, which the log writes early where their group is open:
+    /// the next groups stay open for twice as much, so that such commits need not wait for groups.
+    pub fn expect_early_writes(&self, bytes: u64) {
+        let more = bytes.saturating_mul(2).min(self.sync_part());
+        self.early_bytes.fetch_max(more, Ordering::Relaxed);
+    }
+
+    /// Asks for the open group to be stored soon, where much space is in use for what was written
+    /// early and has changed since. Best after a commit: then there is little else to write.
+    pub fn store_much_superseded(&self) {
+        if self.superseded_bytes.load(Ordering::Relaxed) >= self.sync_part() {
+            self.kick();
+        }
+    }
+
     /// So many bytes are stored, or need not be any more.
     pub(crate) fn remove_dirty(&self, bytes: u64) {
         self.counts.cleaned_bytes.add(bytes);
@@ -495,8 +506,7 @@ impl Txgs {
         self.sync_part().min(max)
     }
 
-    /// The part of the limit of dirty data at which a group is stored in any case.
-    pub(crate) fn sync_part(&self) -> u64 {
+    fn sync_part(&self) -> u64 {
         self.limits.dirty_bytes_max / 100 * self.limits.sync_percent
     }
 
@@ -531,9 +541,7 @@ impl Txgs {
         let mut state = self.state.lock();
         assert!(!state.is_quiescing, "one thread quiesces");
         state.is_quiescing = true;
-        self.publish(&state);
-        let has_holds = |_: &mut State| self.gate.holds() > 0;
-        self.changed.wait_while(&mut state, has_holds);
+        self.changed.wait_while(&mut state, |state| state.holds > 0);
         let closed = state.open;
         assert!(state.stored < closed, "the open txg is not stored");
         assert!(
@@ -555,8 +563,6 @@ impl Txgs {
             filling_since_ns => filling_since_ns,
         };
         state.filled = (closed, now_ns.saturating_sub(since_ns));
-        // Only now holds count for the next one.
-        self.publish(&state);
         // The one before shall not keep it waiting.
         self.pace.hurry();
         self.changed.notify_all();
@@ -594,7 +600,6 @@ impl Txgs {
             "a stored group leaves nothing dirty"
         );
         state.stored = tx.txg();
-        self.publish(&state);
         self.pace.hurry();
         self.changed.notify_all();
     }
@@ -692,10 +697,7 @@ impl Txgs {
 
     /// The pool cannot be written for now: writers wait or fail.
     pub fn suspend(&self, mode: FailMode) {
-        let mut state = self.state.lock();
-        state.suspended = Some(mode);
-        self.publish(&state);
-        drop(state);
+        self.state.lock().suspended = Some(mode);
         self.changed.notify_all();
     }
 
@@ -706,20 +708,14 @@ impl Txgs {
 
     /// The pool can be written again.
     pub fn resume(&self) {
-        let mut state = self.state.lock();
-        state.suspended = None;
-        self.publish(&state);
-        drop(state);
+        self.state.lock().suspended = None;
         self.changed.notify_all();
     }
 
     /// There will be no more transactions: waiting threads get an error. A group that is being
     /// stored goes on being stored.
     pub fn stop(&self) {
-        let mut state = self.state.lock();
-        state.is_stopped = true;
-        self.publish(&state);
-        drop(state);
+        self.state.lock().is_stopped = true;
         self.pace.hurry();
         self.changed.notify_all();
         self.work.notify_all();
