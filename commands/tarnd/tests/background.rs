@@ -30,6 +30,8 @@ impl Instance {
             .env("TARND", env!("CARGO_BIN_EXE_tarnd"))
             .env("DIR", self.folder.path())
             .env("TARN_DIR", self.state())
+            // The port of the page may be that of a daemon beside it.
+            .env("TARN_WEB", "off")
             .env("TZ", "Asia/Tokyo")
             .env("LC_ALL", "C.UTF-8");
         command.output().unwrap()
