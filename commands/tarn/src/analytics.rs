@@ -111,11 +111,7 @@ fn parse(arguments: &[String]) -> Result<Asked, Failure> {
                 asked.keys = keys.map_err(|_| Failure::usage(format!("'{value}' is no count")))?;
             }
             "i" => asked.column_ms = milliseconds(&value)?,
-            _ => {
-                let filter = serde_json::from_str(&value);
-                let wrong = |error| Failure::usage(format!("the filter is no JSON: {error}"));
-                asked.filter = Some(filter.map_err(wrong)?);
-            }
+            _ => asked.filter = Some(filter_of(&value)?),
         }
     }
     let forms = [
@@ -128,6 +124,19 @@ fn parse(arguments: &[String]) -> Result<Asked, Failure> {
     }
     asked.operands = options.operands();
     Ok(asked)
+}
+
+/// A predicate as JSON.
+pub fn filter_of(text: &str) -> Result<serde_json::Value, Failure> {
+    serde_json::from_str(text).map_err(|error: serde_json::Error| {
+        let told = error.to_string();
+        // The parser adds where it is, by lines.
+        let what = told.split(" at line ").next().unwrap_or(&told);
+        let place = error.column();
+        Failure::usage(format!(
+            "the filter is no JSON, at its character {place}: {what}"
+        ))
+    })
 }
 
 /// Milliseconds of `1s`, `100ms` or `1m`.
@@ -219,6 +228,17 @@ mod tests {
     fn asked(words: &[&str]) -> Result<Asked, Failure> {
         let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
         parse(&words)
+    }
+
+    #[test]
+    fn a_filter_that_is_no_json_is_told_in_plain_words() {
+        let refused = asked(&["query", "-f", "%s", "nfs.ops"]).err().unwrap();
+        let words = format!("{refused:?}");
+        let expected = "the filter is no JSON, at its character 1: expected value";
+        assert!(
+            words.contains(expected) && !words.contains("line"),
+            "{words}"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `tarn export`: what is counted, in the forms of other programs.
 
-use crate::analytics::milliseconds;
+use crate::analytics::{filter_of, milliseconds};
 use crate::analytics_tables::columns_csv;
 use crate::asked_operations::{connect, note_time};
 use serde_json::json;
@@ -129,11 +129,7 @@ fn parse(arguments: &[String]) -> Result<(Asked, Vec<String>), Failure> {
                 let wrong = |_| Failure::usage(format!("'{value}' is no count"));
                 asked.keys = Some(keys.map_err(wrong)?);
             }
-            _ => {
-                let filter = serde_json::from_str(&value);
-                let wrong = |error| Failure::usage(format!("the filter is no JSON: {error}"));
-                asked.filter = Some(filter.map_err(wrong)?);
-            }
+            _ => asked.filter = Some(filter_of(&value)?),
         }
     }
     Ok((asked, options.operands()))
