@@ -23,16 +23,7 @@ impl AlertMeasure {
 impl Alert {
     /// A number of this alert as people read it: `14.2ms`, `0.35`.
     pub fn shown(&self, number: f64) -> String {
-        let is_of_values = matches!(
-            self.measure,
-            AlertMeasure::Mean
-                | AlertMeasure::P50
-                | AlertMeasure::P90
-                | AlertMeasure::P99
-                | AlertMeasure::P999
-                | AlertMeasure::Max
-        );
-        let is_time = is_of_values && !self.statement.trim_end().ends_with("size");
+        let is_time = self.measure.is_of_values() && !self.statement.trim_end().ends_with("size");
         match is_time {
             true => duration(number),
             false if number.fract() == 0.0 => format!("{number:.0}"),

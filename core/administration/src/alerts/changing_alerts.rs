@@ -149,16 +149,7 @@ impl Administrator {
                 asked.statement.numeric(),
                 Some(Field::Latency | Field::Size)
             );
-            let needs_values = matches!(
-                alert.measure,
-                AlertMeasure::Mean
-                    | AlertMeasure::P50
-                    | AlertMeasure::P90
-                    | AlertMeasure::P99
-                    | AlertMeasure::P999
-                    | AlertMeasure::Max
-            );
-            if needs_values && !has_values {
+            if alert.measure.is_of_values() && !has_values {
                 let why = "its mean, percentiles and maximum are of ':latency' or ':size'";
                 return Err(invalid(statement, why));
             }

@@ -29,6 +29,21 @@ pub enum AlertMeasure {
     Value,
 }
 
+impl AlertMeasure {
+    /// Whether it is one of the values of a numeric field: a mean, a percentile or the largest.
+    pub fn is_of_values(self) -> bool {
+        matches!(
+            self,
+            AlertMeasure::Mean
+                | AlertMeasure::P50
+                | AlertMeasure::P90
+                | AlertMeasure::P99
+                | AlertMeasure::P999
+                | AlertMeasure::Max
+        )
+    }
+}
+
 /// Which side of the threshold is bad.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
